@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# lm-ckpt on checkpoints of lm-train: lists, shows, finds corruption, goes back, compares, prunes.
+# lm-ckpt on checkpoints of lm-train: lists, shows, finds corruption, rolls back, compares, prunes.
 # timeout: 300
 # shellcheck source=tests/e2e/common.bash
 . "$(dirname "$0")/common.bash"
@@ -28,7 +28,7 @@ expect 0 '' lm-ckpt show c/global_step6 --json
 expect 0 '' lm-ckpt latest c
 [ "$(cat out)" = global_step12 ] || fail "latest: $(cat out)"
 
-# A step that this user may not read is an error, not a damaged step.
+# A step that this user may not read is an error. It is not reported as corrupt.
 if [ "$(id -u)" = 0 ] && command -v setpriv >/dev/null; then
     cp -r c private
     chmod 755 . private
@@ -79,7 +79,7 @@ expect 0 '' lm-ckpt latest back 3 --remove-later --json
 true" ] || fail "latest --json: $(cat out)"
 [ ! -e back/abandoned-g3 ] || fail "latest --remove-later: $(echo back/*)"
 expect 3 'weights-00000.safetensors' lm-ckpt latest d 9
-# A step that a run cannot load is refused. A rollback is undone by moving the step back and a second rollback.
+# A step that a run cannot load is refused. To undo a rollback, move the step back and roll back to this step.
 cp -r c there
 flip there/global_step6/weights-00000.safetensors
 expect 3 'there/global_step6: is corrupt: choose another step' lm-ckpt latest there 6

@@ -32,7 +32,7 @@ expect 2 '--bwlimit' lm-ckpt copy c refused/run --bwlimit 0
 lm-train "${args[@]}" --bf16 --load store/run/global_step3 --save again >/dev/null 2>&1
 expect 0 '' lm-ckpt diff c again
 
-# Weights alone: smaller, complete, and a training starts from them.
+# A copy with --weights-only is complete, and a training starts from it with --finetune.
 expect 0 '' lm-ckpt copy c w --weights-only
 expect 0 '' lm-ckpt verify w --quiet
 expect 0 '' lm-ckpt ls w
@@ -41,7 +41,7 @@ grep -q 'complete, weights only, latest' out || fail "ls: $(cat out)"
 expect 0 '' lm-ckpt diff c w --weights-only
 expect 2 'the checkpoint has weights only' lm-train "${args[@]}" --bf16 --load w
 expect 0 '' lm-train "${args[@]}" --bf16 --load w --finetune
-# A different step of the same name exists.
+# DST already has a different step with the name of the step of SRC.
 expect 2 '^lm-ckpt: w/global_step6: exists already, but is incomplete or differs from SRC.*--force' lm-ckpt copy c w
 expect 0 '' lm-ckpt copy c w/global_step6 --force
 diff -r c/global_step6 w/global_step6 || fail "copy --force: not the same"
@@ -54,7 +54,7 @@ grep -q '^lm-ckpt: note: full/global_step6.tmp.copy: keeps the files copied so f
 expect 2 'has no checkpoint' lm-ckpt ls full
 expect 0 '' lm-ckpt copy c full
 grep -q 'copied before' out || fail "resumed: $(cat out)"
-# A kill.
+# After a kill, the same command continues.
 code=0
 (LM_IO_FAULT=kill:11 lm-ckpt copy c killed >/dev/null 2>&1) || code=$?
 [ $code = 137 ] || fail "kill: exit $code"

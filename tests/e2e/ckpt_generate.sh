@@ -22,7 +22,7 @@ printf 'the cat' | lm-ckpt generate c/global_step60 --prompt - --max-new-tokens 
 cmp -s out greedy || fail "standard input: $(cat out)"
 [ ! -s err ] || fail "-q: $(cat err)"
 
-# The same text with any layout and format, with any number of threads, and with layers that are read from the files.
+# The text is the same for any layout and format, for any number of threads, and if layers are read from the files.
 lm-ckpt reshard c cut --tensor-model-parallel-size 2 --pipeline-model-parallel-size 2 >/dev/null
 lm-convert c megatron --to megatron-lm --tensor-model-parallel-size 2 -q 2>/dev/null >&2
 for model in c cut "megatron --tokenizer-type ByteTokenizer"; do
@@ -45,7 +45,7 @@ sample --seed 2 >two
 expect 0 '' lm-ckpt generate c --prompt "the cat" --max-new-tokens 40 -q --top-k 1
 cmp -s out greedy || fail "top-k 1 is greedy: $(cat out)"
 
-# A stop text is not printed, even one of several tokens.
+# A stop text is not printed, even if it has several tokens.
 stop=$(head -c 12 greedy | tail -c 3)
 expect 0 '' lm-ckpt generate c --prompt "the cat" --max-new-tokens 40 -q --stop "$stop" --stop never
 before=$(cat greedy)
@@ -64,7 +64,7 @@ expect 0 'stopped at the longest context of the model, 64 tokens' lm-ckpt genera
 expect 0 '' lm-ckpt generate c --prompt "$(printf '%065d' 0)" --max-new-tokens 4 --cut-prompts --json -q
 [ "$(jq -c '[.prompt_tokens, (.ids | length)]' out)" = '[60,4]' ] || fail "cut prompt: $(cat out)"
 
-# Standard input is a conversation: the answer to a line does not wait for the next one.
+# Standard input is a conversation: the answer to a line does not wait for the next line.
 mkfifo lines
 lm-ckpt generate c --prompts - --max-new-tokens 5 -q <lines >answers &
 talker=$!

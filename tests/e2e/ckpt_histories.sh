@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# 850 random histories of a checkpoint directory against a model, after the 150 of unit.ckpt.
+# Compares 850 random histories of a checkpoint directory with a model. unit.ckpt compares the first 150.
 # labels: long
 # timeout: 300
 set -euo pipefail

@@ -91,7 +91,7 @@ grep -q 'resuming after iteration 8,' again.err.err || fail "no resume: $(cat ag
 lm-ckpt verify disk/run >verified || fail "verify: $(cat verified)"
 
 # ---- writes -------------------------------------------------------------------------------------
-# The image has 120 MiB, the tmpfs below it room for one step and a part of the next.
+# The image has 120 MiB. The tmpfs below it has room for two steps and a part of the third.
 bytes=$(du -sb disk/run/global_step8 | cut -f1)
 mount -t tmpfs -o size=$((bytes * 5 / 2 + (4 << 20))) tmpfs small || skip "no tmpfs can be mounted"
 loop_disk small/disk.img full 120M

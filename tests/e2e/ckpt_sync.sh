@@ -83,7 +83,8 @@ expect_line copied '[6,8]'
 expect_line set_aside '[6,8]'
 diff -r c/global_step8 far2/global_step8 || fail "the new branch did not arrive"
 
-# Old optimizer state is removed at a path; a second sync at the same time does nothing.
+# --weights-only-older-than removes old optimizer state if DEST is a local directory. While a sync runs, a second sync to the
+# same destination does nothing.
 expect 0 '' lm-ckpt sync c backup/run --weights-only-older-than 1
 expect_line optimizer_state_removed '[2,4,6]'
 expect 0 '' lm-ckpt sync c backup/run --weights-only-older-than 1 --verify
@@ -95,7 +96,7 @@ expect 0 'another sync to this destination is running' lm-ckpt sync c backup/run
 expect_line running true
 wait
 
-# A kill at any operation leaves no step that is not whole.
+# After a kill, every step at the destination is complete.
 for k in 3 9 15; do
     (LM_IO_FAULT=kill:$k lm-ckpt sync c killed >/dev/null 2>&1) || true
     for step in killed/global_step*; do
@@ -109,7 +110,7 @@ expect 2 'is a single step' lm-ckpt sync c/global_step8 x
 touch down
 expect 3 'near:.*failed with exit code 255' lm-ckpt sync c "near:$work/far3" --retries 0
 [ "$(jq -c '[.copied, (.failed | length)]' out)" = '[[],1]' ] || fail "no line: $(cat out)"
-# A full destination: nothing is begun, nothing is repeated, and the steps there stay.
+# If the destination has no room for a step, sync copies nothing and does not try again.
 if [ "$(id -u)" = 0 ] && mkdir small && mount -t tmpfs -o size=200k tmpfs small 2>/dev/null; then
     code=0
     lm-ckpt sync c small >out 2>err || code=$?

@@ -5,7 +5,7 @@ set -euo pipefail
 bin=$(realpath "$1")/bin
 export PATH="$bin:$PATH"
 work=$(mktemp -d)
-# However the script ends, its background programs end first.
+# Ends the background programs of the script, and waits for them.
 end_jobs() {
     local jobs
     mapfile -t jobs < <(jobs -p)
@@ -26,7 +26,8 @@ fail() {
     exit 1
 }
 
-# expect CODE PATTERN COMMAND...: checks the exit code, and expects a matching line on stderr; output in out, err.
+# expect CODE PATTERN COMMAND...: checks the exit code, and expects a matching line on stderr. stdout is in the file `out`,
+# stderr in the file `err`.
 expect() {
     local code=$1 pattern=$2 got=0
     shift 2
@@ -81,7 +82,7 @@ free_ports() {
     done
 }
 
-# run LOG COMMAND...: must succeed; stdout and stderr are in LOG and LOG.err.
+# run LOG COMMAND...: expects success. stdout is in LOG, stderr in LOG.err.
 run() {
     local log=$1
     shift

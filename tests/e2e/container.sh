@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 # The Dockerfile builds an image in which two ranks train. A bare Debian 12 takes the place of the base image with CUDA.
-# Skipped without root, buildah and debootstrap.
+# Skipped if the user is not root, or if buildah or debootstrap is not installed.
 # labels: proof
 # timeout: 5400
 root=$(realpath "$(dirname "$0")/../..")

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# The checks of share/cron in cron's empty environment, with a stand-in for squeue: their lines and exit codes.
+# Runs the checks of share/cron in cron's empty environment with a stand-in for squeue, and tests their lines and exit codes.
 here=$(dirname "$(realpath "$0")")
 # shellcheck source=tests/e2e/common.bash
 . "$here/common.bash"
@@ -42,7 +42,7 @@ check() {
     grep -Eq -- "$2" out || fail "$3 ${4:-}: no '$2' in: $(cat out)"
 }
 queue() { printf '%s\n' "$@" >stand-in/queue; }
-# status STATE CODE ITERATION DUE [GENERATION]: writes a status file; DUE counts from now.
+# status STATE CODE ITERATION DUE [GENERATION]: writes a status file. DUE is in seconds since 1970, or null.
 status() {
     local now
     now=$(date +%s)
@@ -76,7 +76,7 @@ for reason in 'launch failed requeued held' JobHeldAdmin PartitionTimeLimit QOSM
     queue "13|PENDING|$reason|0:00"
     check 1 'ALERT held: job 13' watchdog
 done
-# Nodes that are down may come back: an alert after an hour.
+# Nodes that are down may come back, so the alert comes only after an hour.
 for reason in 'ReqNodeNotAvail, UnavailableNodes:n[1-3]' 'Nodes required for job are DOWN, DRAINED or reserved for jobs in higher priority partitions'; do
     queue "13|PENDING|$reason|0:00"
     check 0 'scheduled: job 13' watchdog
@@ -145,7 +145,7 @@ done
 check 1 'ALERT burning: 3 starts without progress' watchdog
 status stopped 75 91 null 5
 check 0 'scheduled' watchdog
-# Tasks that die before lm-train, for example without the program, write no status.
+# Tasks that die before lm-train starts, for example because the program is missing, write no status.
 queue '20_2|RUNNING|None|0:03' '20_3|PENDING|JobArrayTaskLimit|0:00'
 check 0 'scheduled|starts' watchdog
 queue '20_3|PENDING|JobArrayTaskLimit|0:00'
@@ -154,7 +154,7 @@ queue '20_5|RUNNING|None|0:20'
 check 1 'ALERT burning: 3 starts without progress' watchdog
 status running null 95 "$in_future" 5
 check 0 'running: iteration 95' watchdog
-# After a rollback to an earlier step, new steps are progress, although the best iteration is far away.
+# After a rollback to an earlier step, new steps are progress, although they are far below the highest iteration so far.
 for saved in 20 30 40 50 60; do
     status running null $((saved + 2)) "$in_future" $saved
     sed -i "s/\"saved_iteration\": 10/\"saved_iteration\": $saved/" status.json
@@ -165,7 +165,7 @@ status stopped 75 96 null 5
 check 0 'scheduled' watchdog
 status stopped 75 91 null 5
 
-# ---- alert: on change only, and until the message is sent ---------------------------------------
+# ---- alert: sends a message only on a change, and tries again until it is sent ------------------
 mails() { grep -c '^Subject' stand-in/mails 2>/dev/null || true; }
 check 0 'scheduled' alert watchdog
 [ "$(mails)" = "" ] || fail "a message without an alert: $(cat stand-in/mails)"
@@ -186,7 +186,7 @@ check 0 'scheduled' alert watchdog
 [ "$(grep '^Subject' stand-in/mails | tail -n 2 | tr '\n' ' ')" = \
     "Subject: [CHECK FAILED] tiny: watchdog Subject: [FINE] tiny: watchdog " ] || fail "$(cat stand-in/mails)"
 
-# A check that takes too long is reported. While an earlier process of a check still runs, no alert of that check ends.
+# A check that takes too long is reported. While an earlier process of a check still runs, the check's alert stays open.
 cp -r "$kit" slow
 printf '#!/bin/sh\nsleep 5\n' >slow/watchdog
 fixed_kit=$kit kit=$work/slow
@@ -226,7 +226,7 @@ queue ''
 check 1 'ALERT gone' alert watchdog
 grep -q '/secret-4711 {"text": "\[ALERT\] tiny' posts || fail "the webhook got: $(cat posts)"
 ! grep -r secret-4711 state out || fail "the URL is repeated"
-# When one of the two ways fails, the other one does not repeat the message.
+# When the webhook fails, the mail is not repeated.
 echo "MAIL_TO=oncall@localhost WEBHOOK_FILE=$work/no-hook" >>site.conf
 echo "http://127.0.0.1:1/" >no-hook
 n=$(mails)
@@ -240,7 +240,7 @@ echo "MAIL_TO= WEBHOOK_FILE=$work/hook" >>site.conf
 queue '12|RUNNING|None|5:00'
 check 0 '^\[20.*Z\] PULSE: tiny: stopped, iteration 91 of 80, 0.5 s an iteration, saved 10, jobs: 12 RUNNING' pulse
 cmp out main_log.txt || fail "main_log.txt: $(cat main_log.txt)"
-# The lines of slurm-status.py, which this test has copied from its source.
+# The lines of slurm-status.py. The expected lines are copied from its source.
 echo 'PULSE_STYLE=slurm-status' >>site.conf
 : >main_log.txt
 in_a_day=$(date -d '+1 day +125 seconds' +%Y-%m-%dT%H:%M:%S)
@@ -279,7 +279,7 @@ check 0 'backup still runs' backup
 touch -d '25 hours ago' state/backup.lock
 check 1 'ALERT busy: backup has run for 25.0 h' backup
 
-# The training is finished: no day on which the disk fills.
+# A finished training saves nothing more, so fs-watch states no day on which the disk is full.
 echo "FS_DAYS=1e12" >>site.conf
 check 0 '% of the inodes' fs-watch
 ! grep -q full out || fail "a finished training fills no disk: $(cat out)"

@@ -51,7 +51,7 @@ mv gone hub
 publish 0 'publish: 0 changed files'
 [ "$(published log)" = $'one\ntwo\nthree' ] || fail "not pushed again: $(published log)"
 
-# A killed git left its lock.
+# A lock that a killed git left is removed after 10 minutes.
 touch -d '11 minutes ago' logs/.git/index.lock
 publish 0 'publish: 0 changed files'
 [ ! -e logs/.git/index.lock ] || fail "the lock of a killed git is left"

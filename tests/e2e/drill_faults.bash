@@ -44,7 +44,7 @@ wait_for() { # SECONDS WHAT COMMAND...
 state_of() { jq -r ".$1" "$status" 2>/dev/null || echo 0; }
 # Succeeds when the training runs, has passed iteration $mark, and its generation is at least $least.
 trains_on() { jq -e ".state == \"running\" and .iteration > $mark and .generation >= $least" "$status" >/dev/null 2>&1; }
-mark=45 least=1 # two steps exist: one may be corrupted
+mark=45 least=1 # the steps 20 and 40 exist, so one of them may be corrupted
 running_job() { on ctl squeue -h -r -n drill -t R -o %i | tail -n 1; }
 no_jobs() { [ -z "$(on ctl squeue -h -n drill)" ]; }
 # Succeeds when a new start has claimed the directory; before its claim a start has no generation.
@@ -143,7 +143,8 @@ fault_damage() {
 fault_nan() {
     local at
     at=$((mark + 60))
-    # The file `armed` has one NaN. No step from before the previous NaN may remain: a start from it would need that NaN.
+    # The file `armed` has one NaN only. A start from a step before the previous NaN would need the previous NaN again, so no
+    # such step may remain.
     wait_for 120 "the steps before the last NaN remain" no_step_before "$(tail -n 1 nan_iterations)"
     at=$(($(state_of iteration) + 60))
     echo "loss:nan:$at:0:0" >armed
@@ -160,7 +161,7 @@ no_step_before() {
 fault_scancel() { on ctl scancel "$(running_job)"; }
 # Maintenance: the administrator requeues the job.
 fault_requeue() { on ctl scontrol requeue "$(running_job)"; }
-# A second job with the same directory: it supersedes the array's task, and the next task supersedes it.
+# A second job with the same directory supersedes the array's task, and the array's next task supersedes the second job.
 fault_twice() {
     submit "$run" -- >/dev/null
     least=$((generation + 2))
@@ -178,7 +179,7 @@ fault_clock() {
     echo +0 >clock
     mark=$(($(state_of iteration) + 10))
 }
-# The jobs of the watchdog vanish: the other chain starts them again.
+# The jobs of the watchdog vanish, and the other chain of cron jobs starts them again.
 fault_watchdog() {
     local until
     on ctl scancel --name=lm-cron-checks --user root

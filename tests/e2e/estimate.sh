@@ -17,7 +17,7 @@ fails() {
     "$estimate" "$@" >"$dir/out" 2>"$dir/err" || got=$?
     [ "$got" = "$code" ] || die "$*: exit $got, not $code"
     [ ! -s "$dir/out" ] || die "$*: prints results in spite of an error"
-    grep -qE -- "$pattern" "$dir/err" || die "$*: complains otherwise: $(cat "$dir/err")"
+    grep -qE -- "$pattern" "$dir/err" || die "$*: no error '$pattern' in: $(cat "$dir/err")"
 }
 
 out=$("$estimate" params --model gpt2-124m 2>"$dir/err")
@@ -55,7 +55,7 @@ has "$out" '^\{"kind":"verdict","largest":[0-9]+,"allowance":104857600\}$'
 has "$("$estimate" memory --model gpt2-124m --gpu-memory 16GiB 2>/dev/null)" '^allowance +2\.00 GiB$'
 out=$("$estimate" memory --model gpt2-124m --tensor-model-parallel-size 2 --gpu-memory 16GiB 2>/dev/null)
 has "$out" '^NCCL +461 MiB$'
-# nccl MIB FLAG...: the memory of NCCL. NVLS, with more than two ranks in a node, adds 130 MiB for 4 ranks.
+# nccl MIB FLAG...: expects this memory of NCCL. NCCL uses NVLS with more than two ranks in a node: 130 MiB more for 4 ranks.
 nccl() {
     local mib=$1
     shift
@@ -102,7 +102,7 @@ has "$out" '^  rule of thumb: 6 T P / \(n X\), 8 with full recomputation'
 tiny=(--num-layers 2 --hidden-size 64 --seq-length 32)
 fails 2 '^lm-estimate: --num-attention-heads: 5 does not divide --hidden-size 64' \
     params "${tiny[@]}" --num-attention-heads 5
-# The AWS example's 48 heads.
+# The AWS example has 48 heads, which do not divide its hidden size.
 fails 2 '^lm-estimate: --num-attention-heads: 48 does not divide --hidden-size 8192' \
     params --num-layers 64 --hidden-size 8192 --num-attention-heads 48 --seq-length 2048
 fails 2 '^lm-estimate: --model: .gpt5. is not one of gpt2-124m, ' params --model gpt5

@@ -18,7 +18,7 @@ bloom=(--num-layers 5 --hidden-size 64 --num-attention-heads 4 --position-embedd
 # Large enough that slices are aligned and have several digests.
 large=(--num-layers 2 --hidden-size 512 --num-attention-heads 4 --vocab-size 9000)
 
-# same_bytes HOSTS FLAGS...: a rank on each of these hosts. The files of the step have the estimated names and sizes.
+# same_bytes HOSTS FLAGS...: trains with a rank on each host of HOSTS. Expects the estimated names and sizes of the step's files.
 n_checked=0
 same_bytes() {
     local hosts command=() host nodes

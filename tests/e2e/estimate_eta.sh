@@ -218,7 +218,7 @@ printf 'time (ms)\n iteration 5/ 10 | consumed' >none.log
 echo ' iteration 5/ 10 | elapsed time per iteration (ms): 10.0 | learning rate: 1.000E-05 | lm loss: 2.0 |' >old.log
 expect 3 '^lm-estimate: empty.log: expected lines of iterations, got none in 0 lines: a log of lm-train, ' lm-estimate eta empty.log
 expect 3 '^lm-estimate: none.log: expected lines of iterations, got none in 2 lines \(1 are truncated or mixed\)' lm-estimate eta none.log
-# The age of the last line: a log without time stamps has none, a complete training is not too old.
+# The age of the last line. A complete training is never too old.
 fresh() { # SECONDS_AGO: a log of 3 of 9 iterations
     for i in 1 2 3; do
         printf '{"kind":"step","time":%d,"iteration":%d,"total_iterations":9,"consumed_samples":%d,"step_s":2,' \
@@ -237,7 +237,7 @@ expect 0 '' lm-estimate eta fresh.json --max-age 4m --train-iters 3
 for age in x soon -5m; do
     expect 2 "--max-age: expected a time such as 10m, a multiple .* such as 5x, or auto, got $age" lm-estimate eta fresh.json --max-age=$age
 done
-# 100 times the 2 s between two lines; a log without time stamps has the age of its file.
+# 100x is 100 times the 2 s between two lines. A log without time stamps has the age of its file; standard input has no age.
 expect 1 'more than 3 min 20 s' lm-estimate eta fresh.json --max-age 100x
 expect 0 '' lm-estimate eta fresh.json --max-age 200x
 expect 2 '--max-age: must be above 0' lm-estimate eta fresh.json --max-age 0x
@@ -248,10 +248,10 @@ code=0
 lm-estimate eta - --max-age 5m <tr1.log >out 2>err || code=$?
 { [ $code = 3 ] && grep -q 'standard input has no time stamps' err; } || fail "exit $code: $(cat err)"
 
-# Where the time went: the hour without a node, 50 iterations twice, 1250 iterations with NaN.
+# Where the time went: the hour without a node, and 50 iterations that were computed twice. 120 iterations had a NaN.
 run made.json lm-estimate eta made.log --json
 near "$(field made.json time_use restarting)" 3600 || fail "$(cat made.json)"
-# The first line's ten iterations, of 1.32 s, were before its time stamp.
+# The ten iterations of the first line, of 1.32 s each, were before its time stamp.
 near "$(field made.json time_use total)" "$(jq 'select(.kind == "log") | .wall + 13.2' made.json)" || fail "$(cat made.json)"
 [ "$(field made.json log nan)" = 120 ] || fail "$(cat made.json)"
 run made.txt lm-estimate eta made.log
@@ -263,7 +263,7 @@ for nodes in 32 64 128; do
     near "$(field nodes.json eta calendar_with_nodes)" "$(awk -v n=$nodes 'BEGIN { printf "%.12g", 141601 * 41.796 * 1.2 * 32 / n }')" || fail "$(cat nodes.json)"
 done
 awk -v s="$(field nodes.json eta calendar)" 'BEGIN { exit !(s / 86400 > 82.1 && s / 86400 < 82.3) }' || fail "$(cat nodes.json)"
-# The fit over the ramp: 1 s and 20 ms a sample; a replica of half the batch takes 1 s and 10 ms.
+# The fit over the ramp gives 1 s and 20 ms a sample. On two nodes a step takes 1 s and 10 ms for each sample of the batch.
 run nodes.json lm-estimate eta made.log --log-nodes 1 --nodes 2 --json
 near "$(field nodes.json eta left_with_nodes)" "$(awk -v l="$(cat left.txt)" -v i="$(field nodes.json eta iterations_left)" 'BEGIN { printf "%.6f", i + (l - i) / 2 }')" ||
     fail "$(cat nodes.json)"
@@ -274,7 +274,7 @@ near "$(field nodes.json eta left_with_nodes)" 24 || fail "$(cat nodes.json)"
 expect 2 '--nodes: the log does not name its nodes: give their number with --log-nodes' lm-estimate eta tr1.log --nodes 2
 expect 2 '--log-nodes: needs --nodes' lm-estimate eta tr1.log --log-nodes 2
 
-# --why: the root among the logs of a job, not its effects.
+# --why finds the line of the first failure in the logs of a job, not the lines of its effects.
 { echo ' iteration 1/ 9 | elapsed time per iteration (ms): 10.0 |' && echo 'lm-train: rank 1 on n2: lost the connection to rank 0 at n1'; } >rank1.log
 echo 'srun: error: n1: task 0: Killed' >slurm.out
 run why.json lm-estimate eta --why rank1.log slurm.out --json

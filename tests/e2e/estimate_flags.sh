@@ -24,7 +24,7 @@ expect 2 '--context-parallel-size: context parallelism is not supported' lm-esti
 expect 2 '--clip-gard: unknown option: did you mean --clip-grad' lm-estimate time --clip-gard 1
 grep -q 'without --world-size, one replica is assumed' memory.txt.err || fail "one replica in silence: $(cat memory.txt.err)"
 
-# The optimizer's state is sharded over 8 replicas: it fits, and lm-train plans the same bytes.
+# The optimizer's state does not fit for one replica, but fits when it is sharded over 8. lm-train plans the same bytes.
 shape=(--model bloom-176b --bf16 --tensor-model-parallel-size 4 --pipeline-model-parallel-size 12 --micro-batch-size 2
     --checkpoint-activations --global-batch-size 2048 --threads 1 --device cpu)
 expect 1 '' lm-estimate memory "${shape[@]}" --gpu-memory 80GB

@@ -51,7 +51,7 @@ lm-estimate time "${run[@]}" --watts 1500 --pue 1.2 --price 0.15/kWh --json >b.j
 near "$(value b.json energy .cost)" "$(awk -v k="$kwh" 'BEGIN { print k * 0.15 }')" 1e-4
 lm-estimate time "${run[@]}" --watts 1500 --pue 1.2 --price 0.15/kwh --json >c.json
 cmp b.json c.json || fail "a unit in small letters: $(cat c.json)"
-# The power of described hardware.
+# The description of the hardware gives the power of a GPU.
 lm-estimate time "${run[@]:0:16}" --gpus 1024 --tensor-model-parallel-size 8 --pipeline-model-parallel-size 8 --gpu a100 --json >b.json 2>/dev/null
 near "$(value b.json energy .energy_kwh)" "$(value b.json energy '.gpu_hours * 0.812')" 1e-9
 

@@ -42,7 +42,8 @@ while read -r tp pp micro recompute memory; do
         fail "$tp $pp $micro $recompute: not $memory: $(tail -1 memory.json)"
 done <some.txt
 
-# Less memory: the layouts that fit, in the same order; if none fits: exit 1, and the required memory.
+# With less memory, the layouts that fit keep their order. If none fits, the exit code is 1, and the output has the smallest
+# memory that a layout needs.
 rows all.json .memory | sort -g >memories.txt
 middle=$(sed -n "$(($(wc -l <memories.txt) / 2))p" memories.txt)
 run half.json lm-estimate layout "${args[@]}" --gpu-memory "$middle" --json
@@ -51,7 +52,7 @@ least=$(head -1 memories.txt)
 expect 1 '' lm-estimate layout "${args[@]}" --gpu-memory $((least - 1)) --json
 [ "$(jq 'select(.kind == "layouts").least_memory' out)" = "$least" ] || fail "$(cat out)"
 
-# Values that flags give are the only ones tried.
+# If a flag gives a value, no other value is tried.
 run some.json lm-estimate layout "${args[@]}" --gpu-memory 80GB --tensor-model-parallel-size 2 --pipeline-model-parallel-size 3 \
     --micro-batch-size 4 --recompute-activations --train-samples 24_000 --json
 [ "$(rows some.json '[.tp, .pp, .dp, .micro_batch, .recompute]')" = '[2,3,2,4,"selective"]' ] || fail "$(cat some.json)"
@@ -78,7 +79,7 @@ grep -q -- '--tensor-model-parallel-size' flags.sh || fail "no flags: $(cat layo
 eval "words=($(sed '1s/^lm-train //' flags.sh))"
 [ ${#words[@]} -ge 6 ] || fail "flags: $(cat flags.sh)"
 
-# The fastest ten, one for each TP, PP and micro batch; lm-train takes their flags, and reports the same memory.
+# The fastest ten, one for each TP, PP and micro batch; lm-train accepts their flags, and reports the same memory.
 some=("${model[@]}" --global-batch-size 24 --gpus 4 --gpus-per-node 4)
 run top.json lm-estimate layout "${some[@]}" --json
 [ "$(jq -s '[.[] | select(.kind == "layout")] | length' top.json)" = 10 ] || fail "$(cat top.json)"
@@ -101,7 +102,7 @@ while read -r zero flags; do
     [[ $zero = 0 || $flags = *--use-distributed-optimizer* ]] || fail "ZeRO stage $zero: $flags"
 done < <(jq -r 'select(.kind == "rejected") | "\(.zero) \(.flags)"' tight.json)
 
-# BLOOM on its 384 GPUs: no number of stages divides its 70 layers together with the embedding.
+# BLOOM on its 384 GPUs. Only 1 and 2 divide both 384 and its 70 layers.
 run bloom.json lm-estimate layout --model bloom-176b --bf16 --global-batch-size 2048 --gpus 384 --json
 [ "$(jq -s '[.[] | select(.kind == "layout")] | length' bloom.json)" = 10 ] || fail "$(cat bloom.json)"
 

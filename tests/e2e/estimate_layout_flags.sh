@@ -25,7 +25,7 @@ check_row() {
     n_checked=$((n_checked + 1))
 }
 
-# checked GPUS FLAGS...: the first and the last row of a search.
+# checked GPUS FLAGS...: checks the first and the last row of a search.
 n_checked=0
 checked() {
     local gpus=$1

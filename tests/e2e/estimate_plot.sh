@@ -124,7 +124,7 @@ grep -Eq '>No layout fits: the smallest needs [0-9.]+ GiB, [0-9.]+ [MG]iB too mu
     fail "$(grep 'class="note"' none.svg)"
 run log lm-estimate layout --model bloom-176b --bf16 --global-batch-size 2048 --gpus 384 --plot bloom.svg
 svg bloom.svg dot-label 3 5
-# The line from a dot to its label crosses no other one and no other dot; labels do not touch the ring of the best dot.
+# The line from a dot to its label crosses no other such line and no other dot. Labels do not touch the ring of the best dot.
 python3 - bloom.svg <<'END' || fail "leaders: $(grep 'class="leader"' bloom.svg)"
 import sys
 import xml.etree.ElementTree as ET
@@ -155,7 +155,8 @@ assert float(label.get("x")) > float(ring.get("cx")) + float(ring.get("r")) + 0.
 END
 expect 2 '--plot: needs --gpu or --hardware' lm-estimate time "${step[@]:0:10}" --gpus 1 --tflops 50 --plot x.svg
 
-# A training: four panels; restarts and skipped steps are marked, discarded steps drawn faintly; other runs over tokens.
+# A training has four panels. Restarts and skipped steps are marked, and discarded steps are drawn faintly. With --overlay the
+# axis has tokens.
 # training LINES BATCH: a log whose loss falls; with a restart after LINES / 2 lines, and an iteration with NaN.
 training() {
     awk -v n="$1" -v b="$2" 'function line(i, skip) {
@@ -178,7 +179,7 @@ svg run.svg no-data 0 0
 run log lm-estimate eta run.log --plot over.svg --overlay other.log
 svg over.svg legend 3 4 curve 8 24 restart 8 8
 grep -q '>Tokens<' over.svg || fail "not over tokens"
-# An --overlay that is given again adds its logs.
+# A second --overlay adds its logs to those of the first.
 run log lm-estimate eta run.log --plot again.svg --overlay other.log --overlay run.log
 svg again.svg legend 4 5 curve 12 36
 run log lm-estimate eta run.log --plot samples.svg --plot-over samples
@@ -225,6 +226,6 @@ PATH=$PWD/programs:$PATH expect 0 '' "$estimate" memory "${model[@]}" --plot x.p
 [ "$(find . -name 'x.png*')" = ./x.png ] || fail "left: $(find . -name 'x.png*')"
 if command -v rsvg-convert >/dev/null; then
     run log lm-estimate memory "${model[@]}" --plot real.png
-    # The width in the header (RFC 2083, section 4.1.1): 7 inches of 300 dots.
+    # The width in the header (RFC 2083, section 4.1.1): 7 inches with 300 dots per inch.
     [ "$(od -An -tu1 -j 16 -N 4 real.png | tr -s ' ')" = ' 0 0 8 52' ] || fail "$(head -c 24 real.png | od -c)"
 fi

@@ -66,7 +66,7 @@ for gpu in H100_SXM H200_SXM; do
     # Three products of all weights, for 65536 rows: 6 x 65536 x (12 x 12 x 768^2 + 50304 x 768) FLOPs.
     grep -qx "GPT-2 124M, B=64, T=1024, $gpu: 485.9 ms of products a micro-batch, 100 TFLOP/s" products || fail "$gpu: $(cat products)"
 done
-# The head in chunks as lm-train's, the last one smaller.
+# The head has the chunks of lm-train. The last chunk is smaller than the others.
 grep -Eq '^  head, forward +9408 x  50304 x    768   6 x' products || fail "$(grep head products)"
 grep -Eq '^  head, forward +9088 x  50304 x    768   1 x' products || fail "$(grep head products)"
 if python3 -c 'import nvMatmulHeuristics' 2>/dev/null; then

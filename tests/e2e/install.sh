@@ -62,7 +62,7 @@ while read -r file; do
     ! readelf -dW "$file" | grep -E 'PATH.*(\[:|::|:\])' >"$dir/found" || die "$file: $(cat "$dir/found")"
 done < <(find "$build"/bin "$build"/lib "$dir" -type f -name 'lm-*' -o -type f -name 'liblm*.so' ! -name 'liblm_cu*' ! -name liblm_mpi.so)
 
-# The GPU plugins search CUDA's libraries in LD_LIBRARY_PATH, not in the build's paths.
+# The search path of the GPU plugins has no directory of the build, so the loader finds CUDA's libraries through LD_LIBRARY_PATH.
 while read -r plugin; do
     paths=$(readelf -dW "$plugin" | sed -nE 's/^.*\((RPATH|RUNPATH)\).*\[(.*)\]$/\1 \2/p')
     # shellcheck disable=SC2016
@@ -93,13 +93,13 @@ fi
 tables=$dir/share/lm-utils/tokenizers/gpt2
 echo '{' >"$tables/vocab.json"
 if echo Hello | "$dir/bin/lm-preprocess" encode 2>"$dir/err"; then die "the tables of the prefix are not read"; fi
-grep -q "$tables/vocab.json" "$dir/err" || die "complains otherwise: $(cat "$dir/err")"
+grep -q "$tables/vocab.json" "$dir/err" || die "the error names another file: $(cat "$dir/err")"
 installed=$(find "$dir/bin" -name 'lm-*' | wc -l)
 cmake -D MANIFEST="$build/install_manifest.txt" -P "$source/cmake/uninstall.cmake" >"$dir/log" 2>&1 || die "$(cat "$dir/log")"
 left=$(find "$dir/bin" "$dir/share" "$dir"/lib* -type f -o -type d -name lm-utils)
 [ -z "$left" ] || die "left behind: $left"
 
-# The switches of plugins take CMake's words for true and false, in any case.
+# The switches of plugins accept CMake's words for true and false, in upper or lower case.
 cat >"$dir/switch.cmake" <<END
 include($source/cmake/lm_switch.cmake)
 lm_switch(LM_MPI "a plugin")

@@ -4,7 +4,7 @@
 # timeout: 900
 # A slower program executes more instructions. callgrind counts the instructions of small workloads, also on a busy machine. Most
 # counts are the difference of two runs, which contains neither start nor end. bench/instructions.tsv has the expected counts
-# (tolerance 3 %), and the compiler and system with which they were recorded. A change that is meant to change a count writes the
+# (tolerance 3 %), and the compiler and system with which they were recorded. After a change that should change a count, write the
 # file again:
 #   tests/e2e/instruction_counts.sh BUILD --write
 here=$(dirname "$(realpath "$0")")
@@ -21,7 +21,7 @@ if ! command -v valgrind >/dev/null; then
     exit 77
 fi
 if [ "${2:-}" != --write ] && [ "# $origin" != "$(head -n 1 "$recorded")" ]; then
-    echo "skipped: the counts are of other programs ($(head -n 1 "$recorded")) than these ($origin)"
+    echo "skipped: this build has $origin, but bench/instructions.tsv was recorded with $(sed -n '1s/^# //p' "$recorded")"
     exit 77
 fi
 
@@ -81,6 +81,6 @@ for name in encode parse step save resume; do
     permille=$((1000 * counts[$name] / ${expected:?no count of $name in bench/instructions.tsv}))
     echo "$name: ${counts[$name]} instructions, $((permille / 10)).$((permille % 10)) % of those recorded"
     if [ $permille -lt 970 ] || [ $permille -gt 1030 ]; then
-        fail "$name: expected $expected instructions within 3 %, got ${counts[$name]}: write bench/instructions.tsv again if this is meant"
+        fail "$name: expected $expected instructions within 3 %, got ${counts[$name]}: if this is intended, record them with --write"
     fi
 done

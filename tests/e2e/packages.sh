@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # The Debian packages build without network (lm-utils-cuda where nvcc is), lintian finds no error or warning, their
 # autopkgtests pass in a bare Debian 12, and the archive of `--target bundle` trains in Debian 11, whose glibc is older.
-# Skipped without root and debootstrap.
+# Skipped if the user is not root, or if a tool for packages is not installed.
 # labels: proof
 # timeout: 3000
 # lock: install_manifest
@@ -46,7 +46,7 @@ lintian --allow-root --fail-on error,warning "$work"/debs/*.changes >lintian.log
 bare_debian_like_this bookworm
 mkdir checked
 git -C "$root" archive HEAD | tar -x -C checked
-# inside ROOT COMMAND...: runs it with /proc in ROOT, where the loader looks for the path of a program.
+# inside ROOT COMMAND...: runs COMMAND with /proc mounted in ROOT, because the loader reads the path of a program there.
 # shellcheck disable=SC2016
 inside() { unshare --mount sh -c 'mount --bind /proc "$0/proc" && exec "$@"' "$@"; }
 inside "$work/bookworm" autopkgtest --output-dir "$work/autopkgtest" "$work"/debs/*.deb checked/ -- chroot "$work/bookworm" \

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# bf16 and fp16 for GPT-2, BLOOM and Llama: the loss after 300 steps on real text is that of fp32. A stopped and resumed run is
-# bitwise equal to an uninterrupted one. The log has the dynamic loss scale and the skipped steps.
+# bf16 and fp16 for GPT-2, BLOOM and Llama: the validation loss after 300 steps on real text differs from that of fp32 by at most
+# 1 %. A stopped and resumed run is bitwise equal to an uninterrupted run. The log has the loss scale and the skipped steps.
 # timeout: 900
 root=$(realpath "$(dirname "$0")/../..")
 # shellcheck source=tests/e2e/common.bash
@@ -73,7 +73,7 @@ run scale.log lm-train "${shape[@]}" "${schedule[@]}" "${data[@]}" --train-iters
 [ "$(fields scale.log 'loss scale' | head -3 | tr '\n' ' ')" = "4294967296.0 2147483648.0 1073741824.0 " ] ||
     fail "loss scales: $(fields scale.log 'loss scale' | head -3 | tr '\n' ' ')"
 [ "$(fields scale.log 'number of skipped iterations' | head -3 | tr '\n' ' ')" = "1 1 1 " ] || fail "skipped iterations"
-[ "$(fields scale.log 'learning rate' | head -3 | sort -u)" = 0.000E+00 ] || fail "the learning rate went on"
+[ "$(fields scale.log 'learning rate' | head -3 | sort -u)" = 0.000E+00 ] || fail "the learning rate advanced"
 [ "$(fields scale.log 'consumed samples' | sed -n 3p)" = 48 ] || fail "samples of skipped steps"
 [ "$(fields scale.log 'number of skipped iterations' | tail -10 | grep -c '^0$')" -ge 5 ] ||
     fail "hardly trained: $(fields scale.log 'loss scale' | tail -10 | tr '\n' ' ')"

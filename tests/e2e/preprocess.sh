@@ -34,10 +34,10 @@ for processor in avx2 portable; do
     cmp one_text_document.bin two_text_document.bin
 done
 LM_PROCESSOR=sse expect 2 "LM_PROCESSOR: expected avx512, avx2 or portable, got 'sse'" "$lm" --input a.jsonl --output-prefix two --force
-[ "$(grep -c LM_PROCESSOR err)" = 1 ] || fail "told more than once: $(cat err)"
+[ "$(grep -c LM_PROCESSOR err)" = 1 ] || fail "reported more than once: $(cat err)"
 prints "tokens: valid" "$lm" verify one_text_document
 
-# The filters encode and decode do not take the first bytes of their input for a mark of compression.
+# The filters encode and decode never decompress their input, even if its first bytes are those of a compressed format.
 python3 -c 'import sys; sys.stdout.buffer.write(bytes.fromhex("1f8b0800e303"))' > ids.bin
 "$lm" decode --binary < ids.bin > as_binary
 echo '35615 8 995' | "$lm" decode --no-newline > as_text
@@ -206,7 +206,7 @@ done
     fail "--log-interval: $(cat err)"
 # On a terminal, each of these lines is a separate line, too.
 script -qec "TERM=xterm lm-preprocess --input a.jsonl --output-prefix lines --force --workers 2 --log-interval 100" /dev/null > screen < /dev/null
-python3 - <<'PY' || fail "Processed behind the bar"
+python3 - <<'PY' || fail "a Processed line shares its line with the progress line"
 import re
 lines = [line.split("\r\x1b[K")[-1] for line in open("screen", newline="").read().split("\r\n")]
 assert sum(line.startswith("Processed ") for line in lines) == 30, lines
@@ -357,7 +357,7 @@ sed 's/"text"/"part-0000.run"/; s/"title"/"run"/' a.jsonl > names.jsonl
 cmp names_part-0000.run_document.bin one_text_document.bin
 cmp names_run_document.bin keys_title_document.bin
 
-# A fault at each operation on files: one line, exit 3, nothing under the final name.
+# A fault at some of the operations on files: exit 3, at most 3 lines on stderr, and no .idx under the final name.
 for k in 1 2 3 5 8 13 21; do
     got=0
     LM_IO_FAULT=fail:$k "$lm" --input a.jsonl --output-prefix fault --quiet 2> err || got=$?
@@ -378,9 +378,9 @@ if [ "$(id -u)" = 0 ] && mkdir small && mount -t tmpfs -o size=64k tmpfs small 2
     cmp small/x_text_document.bin one_text_document.bin
     umount small
 else
-    echo "not root: a full disk is only acted by LM_IO_FAULT"
+    echo "not root: only LM_IO_FAULT simulates a full disk"
 fi
-# A limit on the size of files is an error like a full disk.
+# A write beyond the limit on the size of files is an error, as on a full disk.
 expect 3 'File too large' bash -c "ulimit -f 8; exec '$lm' --input a.jsonl --output-prefix limited --quiet"
 # Too little memory for the caches of sixteen workers, which are largest for an input of unknown size.
 expect 3 'out of memory' bash -c "ulimit -v 500000; cat a.jsonl | '$lm' --input - --output-prefix limited --workers 16 --quiet"

@@ -228,7 +228,7 @@ gaps=(--input gaps.jsonl --json-keys a b --output-prefix gaps --tokenizer-type B
 for again in '' --resume; do
     # shellcheck disable=SC2086
     expect 0 'note: gaps_a_document: 2 of 4 documents have no tokens and were dropped: --keep-empty keeps them, and' "$lm" "${gaps[@]}" $again
-    grep -q 'note: gaps_b_document: 2 of 4 documents' err || fail "of b nothing is told: $(cat err)"
+    grep -q 'note: gaps_b_document: 2 of 4 documents' err || fail "no note of gaps_b_document: $(cat err)"
     grep -q '"documents":4,.*"left_out_documents":{"a":2,"b":2}' out || fail "statistics: $(cat out)"
 done
 expect 0 '' "$lm" "${gaps[@]}" --keep-empty --force

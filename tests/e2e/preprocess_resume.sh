@@ -78,7 +78,7 @@ for f in a b c d; do gzip -c $f.jsonl > zipped/$f.jsonl.gz; done
 "$lm" --input zipped --output-prefix lanes --append-eod --workers 3 --quiet
 same lanes
 
-# Ranks, with a launcher's variables.
+# Ranks that get the environment variables of a launcher.
 ranks() { # N ARGUMENTS...
     local n=$1 r code=0 pids=()
     shift
@@ -216,7 +216,8 @@ same other
 expect 0 'written by lm-preprocess 0.0.1.other, resumed by lm-preprocess' "$lm" --input some.jsonl --output-prefix f --append-eod --resume
 same f
 rm -f f_text_document.*
-# A full disk, and any other failure, at each operation: one line, exit 3, nothing under a final name.
+# A full disk or another failure at each operation: exit 3, at most 3 lines on stderr, and an .idx under the final name only if
+# the dataset is complete.
 for action in short fail; do
     for ((k = 1; ; k++)); do
         got=0

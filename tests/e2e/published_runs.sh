@@ -27,7 +27,7 @@ arguments() {
     grep '^-' "$here/published/$1.args" | sed -e "s|@GPT2@|$share/tokenizers/gpt2|; s|@DIR@|$work/$2|; s|@DATA@|$work/corpus_text_document|" \
         -e "s|@HERE@|$work|; s|@TOKENIZER@|$work/tokenizer|"
 }
-# reduced DIRECTORY NAME KEY=VALUE...: prints the arguments as words, with other values of these flags.
+# reduced DIRECTORY NAME KEY=VALUE...: prints the arguments as words, with the given values of these flags.
 reduced() {
     local lines flag
     lines=$(arguments "$2" "$1")

@@ -145,7 +145,7 @@ for i in $(seq 44); do : >"/dev/shm/empty$i"; done
 gives 1 '% of its inodes are used \(warning' --warn 80%
 rm /dev/shm/empty*
 
-# --watch prints a line when something has changed, with the highest use of all; an interrupt ends it.
+# --watch prints a line when something has changed. A signal ends it.
 watched=$(mktemp)
 pid_file=$(mktemp)
 trap 'rm -f "$watched" "$pid_file"' EXIT

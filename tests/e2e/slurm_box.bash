@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-# Starts a real Slurm of a few nodes on this machine, for tests; sourced after common.bash, stopped with the
-# script. Its nodes are daemons on ports of the loopback device that share the host's name and /dev/shm:
+# Starts a real Slurm of a few nodes on this machine, for tests. Sourced after common.bash; ends when the
+# script ends. Its nodes are daemons on ports of the loopback device that share the host's name and /dev/shm:
 # so MPI uses TCP only. Skips the test (77) without root or without Slurm.
 # slurm.conf(5) disables what a single machine lacks: accounting, control groups, systemd.
 box=${work:?}/slurm
@@ -116,7 +116,7 @@ stop_slurm() {
     done
     for pid in "${daemons[@]}"; do kill "$pid" 2>/dev/null || true; done
     end_jobs
-    # Jobs that outlived the daemons work in this directory.
+    # Kills the jobs that outlived the daemons. Their working directory is $work or below it.
     for pid in /proc/[0-9]*; do
         [ "${pid#/proc/}" = $$ ] || [[ $(readlink "$pid/cwd") != "$work"* ]] || kill -9 "${pid#/proc/}" 2>/dev/null || true
     done

@@ -12,7 +12,7 @@ here=$(dirname "$(realpath "$0")")
 # shellcheck source=tests/e2e/slurm_box.bash
 . "$here/slurm_box.bash"
 root=$(realpath "$here/../..")
-# Prints a command a line.
+# Prints the commands of the page, one on each line.
 commands_of_page() {
     awk '/^## / { call = /On call/; codes = /Exit codes/ }
         /^    [^ ]/ { sub(/^ */, ""); sub(/ +#.*/, ""); print; next }
@@ -189,7 +189,7 @@ END
             kill $! 2>/dev/null || true
             ;;
         *"eta run/log.json --max-age"*)
-            # The training was cancelled: its last line is old.
+            # The training was cancelled, so its last line is old.
             expect 1 'the last line is .* old' eval "$command"
             grep -Eq '^restarts +1' out || fail "$1: $(cat out)"
             ;;

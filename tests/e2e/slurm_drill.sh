@@ -3,7 +3,8 @@
 # The drill: a training under share/slurm/train.sbatch and the checks of share/cron on a real Slurm, with faults in random
 # order. No person intervenes: the array continues after each fault, and the training ends with the bits of an undisturbed run that
 # skips the same batches. Each alert that a fault must raise comes within two periods of the checks, and no other alert comes.
-# $2: faults [3, of the quick kinds], $3: seed [1], $4: simulated quiet days [0: a few hours]. Prints a report.
+# $2 is the number of faults (3 by default; fewer than 20 faults are of kinds that recover fast), $3 the seed (1 by default), and
+# $4 the number of simulated quiet days (by default 0, which simulates three hours). Prints a report.
 # labels: long;mpi
 # timeout: 400
 here=$(dirname "$(realpath "$0")")

@@ -50,7 +50,7 @@ exit $code
 END_OF_SCRIPT
 } >signal.sbatch
 
-# submit SCRIPT OPTION...: prints the number of the job; it has two nodes with two ranks on each.
+# submit SCRIPT OPTION...: prints the number of the job. The job has two nodes with two ranks on each.
 submit() {
     local script=$1
     shift
@@ -74,7 +74,7 @@ finish() {
     [ "$(exit_code "$1")" = "$2" ] || fail "job $1: $(state "$1") with exit code $(exit_code "$1"), wanted $2: $(tail -n 20 job-"$1".log)"
 }
 iteration() { jq 'if .state == "running" then .iteration else 0 end' run/status.json 2>/dev/null || echo 0; }
-# Succeeds when the training has made 30 iterations since $mark, which includes a save.
+# Succeeds when the training has made more than 30 iterations since $mark. At least one save is among them.
 trains_on() { [ "$(iteration)" -gt $((mark + 30)) ]; }
 mark=0
 # report NAME: fails unless the training has saved a later step than at the previous report.
@@ -87,7 +87,7 @@ report() {
 }
 
 # ---- the time limit -----------------------------------------------------------------------------------------------------
-# Slurm sends nothing before it kills. lm-train asks it for the end of the job.
+# Without --signal, Slurm sends no warning before it ends the job. lm-train asks Slurm for the end of the job.
 job=$(submit plain.sbatch --time=1)
 finish "$job" 75
 [ "$(state "$job")" = FAILED ] || fail "the limit: $(state "$job")"

@@ -135,8 +135,8 @@ grep -q 'the later starts do not use n2' tiny-"$job".log || fail "a lost device:
 grep -Fxq 'task 1 on n[1-2]' tiny-"$job".log || fail "task 1 without n2: $(cat tiny-"$job".log)"
 grep -Exq 'task 2 on n.(1,3|1,4|3-4).' tiny-"$job".log || fail "task 2 with n2: $(cat tiny-"$job".log)"
 
-# The host that is excluded for other errors: the host of the rank that does not answer, not of the ranks that wait for it; the
-# host of the rank that the error names; the host that wrote the status file, when a device failed; none when a disk is full.
+# The excluded host for each error: for a timeout, the host of the rank that does not answer, not that of the ranks that wait;
+# for an error of a rank, the host of that rank; for a failed device, the host that wrote the status file; for a full disk, none.
 failed_host() { # REASON: prints the host that the template excludes
     jq -n --arg reason "$1" '{reason: $reason, host: "n3", rank: 5}' >reason.json
     # shellcheck disable=SC2034
@@ -148,7 +148,7 @@ timeout="group 'world': all_reduce(sum, 8 x fp32), operation 12: timed out after
 [ "$(failed_host "CUDA error: uncorrectable ECC error encountered")" = n3 ] || fail "the failed device is not excluded"
 [ "$(failed_host "rank 1 on n1: run/global_step8.tmp/x: No space left on device")" = "" ] || fail "a full disk excludes a host"
 
-# The variables of the environment, and the container, as srun gets them.
+# srun gets flags for the variables of the environment and for the container.
 mkdir arguments
 printf '#!/bin/sh\nprintf "%%s\\n" "$*"\n' >arguments/srun
 chmod +x arguments/srun
@@ -294,7 +294,7 @@ for check in checks/*; do
 done
 [ -e "store/global_step$last/manifest.json" ] || fail "backup: $(ls -R store)"
 [ ! -e checks/publish ] || cmp run/log web/log || fail "publish: $(ls -R web)"
-# The watchdog of the watchdog: another host sees when it ran last, and a chain restarts another one that was cancelled.
+# Another host sees from watchdog.last when the watchdog ran last. A chain of cron jobs restarts a chain that was cancelled.
 [ -n "$(find state/watchdog.last -mmin -1)" ] || fail "no watchdog.last: $(ls -l state)"
 touch -d '40 minutes ago' state/watchdog.last
 [ -n "$(find state/watchdog.last -mmin +30)" ] || fail "watchdog.last: $(ls -l state)"

@@ -6,7 +6,8 @@
 args=(--num-layers 2 --hidden-size 32 --num-attention-heads 2 --seq-length 16 --vocab-size 64 --mock-data --micro-batch-size 1
     --global-batch-size 12 --lr 1e-3 --threads 1 --eval-iters 0 --train-iters 20 --save-interval 10 --use-distributed-optimizer
     --log-interval 1 --no-node-check)
-# train HOSTS FLAGS...: runs lm-train with a rank on each of these hosts; $fault_host [d] gets $fault.
+# train HOSTS FLAGS...: runs lm-train with a rank on each of these hosts. The host $fault_host, by default d, has $fault as its
+# LM_IO_FAULT.
 train() {
     local command=() host given
     for host in $1; do
@@ -16,7 +17,7 @@ train() {
     done
     mpirun "${command[@]::${#command[@]}-1}"
 }
-# tiers HOSTS FLAGS...: runs train with both tiers of saves; output in out, err.
+# tiers HOSTS FLAGS...: runs train with both tiers of saves. stdout is in the file `out`, stderr in the file `err`.
 tiers() { train "$1" --save run --load run --local-save local --local-save-interval 2 "${@:2}" >out 2>err </dev/null; }
 # resumes_from STEP: the run whose output is in err began after iteration STEP.
 resumes_from() { grep -q "resuming after iteration $1," err || fail "not from iteration $1: $(cat err)"; }

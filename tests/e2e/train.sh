@@ -43,7 +43,7 @@ for threads in 1 3; do
     diff <(values whole.log) <(values t$threads.log) || fail "--threads $threads changes the losses"
     same_tensors whole/global_step40 t$threads/global_step40
 done
-# Resumed with another micro-batch: the same samples (losses agree to rounding).
+# A run that resumes with another micro-batch size has the same samples, so its losses agree up to rounding.
 run micro.log lm-train "${args[@]}" --micro-batch-size 3 --load parts/global_step20
 paste <(sed -nE 's/.*lm loss: ([^ ]+).*/\1/p' second.log) <(sed -nE 's/.*lm loss: ([^ ]+).*/\1/p' micro.log) |
     awk '{ d = $1 - $2; if (d < 0) d = -d; if (d > 1e-4 * $1) exit 1 }' || fail "another micro-batch, other samples"
@@ -101,7 +101,7 @@ lm-train "${args[@]}" --save sched --save-schedule 2@4,3@9,20 >/dev/null 2>&1
 run off.log lm-train "${args[@]}" --attention-dropout 0 --hidden-dropout 0 --exit-iteration 2
 ! diff -q <(values off.log) <(values whole.log | head -2) >/dev/null || fail "dropout changes nothing"
 
-# Blends, named validation sets; resumed bitwise as well.
+# Blends and named validation sets. A resumed run has the same bits here too.
 lm-preprocess --input corpus.jsonl --output-prefix other --tokenizer-type ByteTokenizer --append-eod --quiet
 for data in "--data-order megatron --data-path 0.3 data_text_document 0.7 other_text_document" \
     "--data-order stateless --train-data-path 0.3 data_text_document 0.7 other_text_document --valid-data-path other_text_document"; do
@@ -248,6 +248,6 @@ if [ "$(id -u)" = 0 ] && mkdir disk && mount -t tmpfs -o size=300k tmpfs disk 2>
     grep -q 'disk/global_step40: NOT SAVED: disk: .* are free, but a checkpoint needs' err || fail "full disk: $(cat err)"
     ! grep -q '^global_step40$' listing || fail "full disk: something under the final name"
 else
-    echo "not root: the full disk is left out"
+    echo "skipped: a full disk: no tmpfs can be mounted"
 fi
 echo "lm-train: all as promised"

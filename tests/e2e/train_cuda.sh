@@ -21,7 +21,7 @@ if [ -z "${LM_PLUGIN_DIR:-}" ] && ! "$bin/../tests/cuda/test_cuda" --list-tags >
     exit 77
 fi
 
-# Autotuning takes time, and its choice of algorithms changes the last bits: off, except where it is tested below.
+# Autotuning takes time, and its choice of algorithms changes the last bits, so it is off except where it is tested below.
 data=(--mock-data --vocab-size 211 --seed 11 --threads 1 --eval-iters 0 --log-interval 1 --autotune off)
 schedule=(--micro-batch-size 1 --global-batch-size 2 --lr 3e-3 --lr-warmup-iters 5 --lr-decay-iters 60)
 shape=(--num-layers 2 --hidden-size 64 --num-attention-heads 4 --seq-length 24)
@@ -33,7 +33,8 @@ declare -A flags=(
         --hidden-dropout 0"
 )
 steps=8 stop=3
-# Several tiles of attention's kernels, heads of 64 and of 128, rows of some warps: too slow on an emulated GPU.
+# On a real GPU, the shapes have several tiles of the attention kernels, heads of 64 and of 128, and rows of several warps. An
+# emulated GPU is too slow for them.
 if [ -z "${LM_PLUGIN_DIR:-}" ]; then
     data+=(--threads "$(nproc)")
     schedule+=(--lr 1e-3)
@@ -135,7 +136,7 @@ done
 grep -Eq 'note: autotune: [1-9][0-9]* matrix products measured, 0 found in choices' measured.log.err || fail "$(cat measured.log.err)"
 grep -Eq 'note: autotune: 0 matrix products measured, [1-9][0-9]* found in choices' found.log.err || fail "$(cat found.log.err)"
 same_files measured/global_step3 found/global_step3 || fail "the same choices give other bits"
-# A product whose key is not in the directory would take cuBLASLt's first choice, for which the library is searched.
+# For a product whose key is not in the directory, lm-train would search cuBLASLt's algorithms and take the first.
 if [ -n "${LM_PLUGIN_DIR:-}" ]; then
     grep -q '^search for a product' measured.events.* || fail "no search while algorithms are measured"
     if grep '^search for a product' found.events.*; then fail "products of the training are not measured"; fi
@@ -237,7 +238,7 @@ if [ -n "${LM_PLUGIN_DIR:-}" ]; then
         "${try[@]}" cuda --bf16 --attention-dropout 0
     expect 0 'note: --attention-backend unfused: ignored: attention is always a fused kernel' "${try[@]}" cuda --attention-backend unfused
     expect 0 'note: --attention-backend: ignored: this run computes on the CPU' "${try[@]}" cpu --attention-backend flash
-    # Memory: refused before anything is allocated; a driver that reports more use than the allowance.
+    # Too little memory is an error before anything is allocated. Memory in use beyond the allowance is a warning.
     EMULATED_CUDA_MEMORY=1 expect 3 'cuda:0 .*: 1.0[0-9]* MiB of its 1.0[0-9]* MiB are free, but the run needs weights .*: use a smaller' "${try[@]}" cuda
     EMULATED_CUDA_TAKEN=3072 expect 0 'warning: cuda:0 .*: 3\.[0-9]* GiB are in use before the first step, 1\.[0-9]* GiB more than the planned 2\.[0-9]* GiB \(buffers, an estimate for NCCL, and an allowance of 2' "${try[@]}" cuda
     EMULATED_CUDA_MEMORY=1024 expect 0 'warning: cuda:0 .*: the plan needs 2\.[0-9]* GiB \(buffers .*, an estimate of 0 B for NCCL, and an allowance of 2[.0]* GiB for libraries\), but the GPU has 1[.0]* GiB: the training may run out' "${try[@]}" cuda

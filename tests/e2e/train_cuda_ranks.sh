@@ -26,8 +26,8 @@ if [ -n "${LM_PLUGIN_DIR:-}" ]; then
     . "$here/mpirun.bash"
     ranks() { mpirun -n "$@"; }
 else
-    # ranks N COMMAND...: each with the GPU of its number, meeting over TCP, since GPU machines may lack MPI. Ranks
-    # that share the only GPU report different hosts, as NCCL requires.
+    # ranks N COMMAND...: starts N ranks, each with the GPU of its number. They meet over TCP, because GPU machines may lack MPI.
+    # Ranks that share the only GPU report different hosts, as NCCL requires.
     ranks() {
         local n=$1 port code=0 rank pids=()
         port=$(free_ports 1)
@@ -91,7 +91,7 @@ layout interleaved.log 2 "${pp[@]}" --num-layers-per-virtual-pipeline-stage 1
 run half2.log ranks 2 lm-train "${args[@]}" --bf16 "${tp[@]}"
 same_figures half.log half2.log 0.02
 
-# ---- Memory and connections come before the first step: none after the GEMMs that follow them ----
+# ---- All memory is allocated and all connections are made before the first step ----
 if [ -n "${LM_PLUGIN_DIR:-}" ]; then
     EMULATED_CUDA_LOG=$PWD/events.dp layout quiet.log 4 "${pp[@]}" "${zero[@]}"
     EMULATED_CUDA_LOG=$PWD/events.tp layout quiet_tp.log 4 "${tp[@]}" "${pp[@]}"
@@ -184,7 +184,7 @@ fi
 # ---- Failures ----
 # Forming a communicator on a GPU that two ranks share, whose driver first loads all kernels, takes time. On an
 # emulated GPU, four ranks with their threads need seconds on two busy cores to reach the same point.
-# The case of the timeout waits for it in full, so a longer timeout costs time and proves nothing.
+# The case one_never_comes waits for the whole timeout, so a longer timeout costs time and proves nothing.
 timeout=60
 [ -z "${LM_PLUGIN_DIR:-}" ] || timeout=5
 failing=(ranks 2 test_conformance --rendezvous --cuda --timeout "$timeout" --case)

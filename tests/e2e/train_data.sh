@@ -130,7 +130,7 @@ grep -q 'warning: data_text_document.json: the tokenizer file of the data (ByteT
     other.log.err || fail "another tokenizer: $(cat other.log.err)"
 mv kept.json data_text_document.json
 
-# The test set: once, at the end, under its own name; the default split skips it if it has no documents.
+# The test set is evaluated once, at the end, under its own name. With the default split it is skipped if it has no documents.
 run tested.log lm-train "${args[@]}" --split 8,1,1
 [ "$(grep -c 'test loss at the end of training for test data | lm loss value: ' tested.log)" = 1 ] || fail "no test: $(tail -5 tested.log)"
 ! grep 'test data' curriculum.log || fail "a test on an empty set"
@@ -158,7 +158,7 @@ for text in 'rampup-batch-size: was \[2,2,8\] when the checkpoint was written, i
     grep -q "note: --$text" changed.log.err || fail "not noted: $text: $(cat changed.log.err)"
 done
 
-# It also notes the loss scale and the precision.
+# A resumed run also notes changes of the loss scale and the precision.
 scale=(--train-iters 20 --fp16 --initial-loss-scale 1024 --loss-scale-window 50 --eval-iters 0)
 stops scale.log lm-train "${args[@]}" "${scale[@]}" --save scale --exit-interval 2
 run same.log lm-train "${args[@]}" "${scale[@]}" --load scale --exit-iteration 3

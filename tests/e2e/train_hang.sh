@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 # A rank is stopped at a random time of a step, an evaluation or a save. The error of the timeout names this rank with its state,
-# every rank dumps its flight recorder, and --explain names the rank, too. $2: number of runs [4], $3: ranks [3].
+# every rank dumps its flight recorder, and --explain names the rank, too. $2 is the number of runs (by default 4), $3
+# the number of ranks (by default 3).
 # labels: e2e;mpi
 # timeout: 300
 here=$(dirname "$(realpath "$0")")

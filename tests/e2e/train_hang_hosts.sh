@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # Eight ranks on four hosts of a real Slurm, each with a network of its own. A rank is frozen by a cgroup, all ranks of a host are
 # stopped, or a host loses its packets: the line of the timeout names the rank, its host and its place in the step, and --explain
-# names the rank, or the transport, from the dumps. $2: runs of each fault [2].
+# names the rank, or the transport, from the dumps. $2 is the number of runs of each fault (by default 2).
 # labels: proof;mpi
 # timeout: 1200
 here=$(dirname "$(realpath "$0")")

@@ -3,9 +3,9 @@
 # Two tiers of saves: 4 ranks on 4 hosts (LM_HOST) save to --local-save every 2 iterations and to --save every 10; kill -9
 # of one rank at its k-th file operation, also in the middle of a local save. After the loss of a host a restart, here on
 # three hosts, loses at most 2 iterations, and on four hosts it computes the bits of an undisturbed run. After the loss of
-# two partners it takes the durable step. A damaged file is read from the partner's copy. Abandoned steps are never loaded.
-# A rollback in the run begins a branch.
-# $2: the operations at which a rank is killed. With $3, tests everything above, else only the losses of hosts.
+# two partners it resumes from the durable step. A rollback in the run begins a branch. A damaged file is read from the partner's
+# copy. Abandoned steps are never loaded.
+# $2 lists the operations at which a rank is killed. Without $3, tests only the losses of hosts and the rollback in the run.
 # labels: e2e;mpi
 # timeout: 300
 here=$(dirname "$(realpath "$0")")
@@ -111,7 +111,7 @@ grep -q "local/a/global_step$from/.*kept until later local steps replace it" err
 tiers "a b c d" || fail "$(cat err)"
 ends_with_same_bits "unreadable manifest"
 
-# Two ranks on each of two hosts, which copy to each other over TCP; one of them is lost.
+# Two ranks on each of two hosts, which copy to each other over TCP. One host is lost.
 rm -rf run local
 export OMPI_MCA_btl=self,tcp OMPI_MCA_btl_tcp_if_include=lo
 fault_host=b fault=kill:120 tiers "a a b b" && fail "two ranks on a host: no kill"

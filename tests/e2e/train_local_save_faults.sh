@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # Local saves in which any operation on files of a host fails, writes only a part, or is the last one before a kill. A run
 # that a fault ended resumes without one of its hosts, loses at most 2 iterations, and ends with the bits of an undisturbed run.
-# $2: test every $2-th operation [1].
+# Tests every $2-th operation, by default all.
 # labels: proof;mpi
 # timeout: 14400
 here=$(dirname "$(realpath "$0")")

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 # Planted NaN and Inf in an activation, a gradient and the loss, in each precision, are noticed at their step, with layer, rank
-# and samples. Also tests the policies of --on-nan and --on-spike. $2: planted faults [6].
+# and samples. Also tests the policies of --on-nan and --on-spike. $2 is the number of planted faults (by default 6).
 # labels: e2e;mpi
 here=$(dirname "$(realpath "$0")")
 # shellcheck source=tests/e2e/common.bash
@@ -39,8 +39,8 @@ for ((i = 0; i < n_faults; i++)); do
     [ "$(grep -c ' iteration .* samples per second' out)" = $((iteration - 1)) ] || fail "noticed late: $(cat out)"
 done
 
-# fp16: an overflow of the gradients has no event. A gradient that no loss scale makes finite has one, also at the initial scale,
-# which is too high for every step.
+# With fp16, an overflow of the gradients is not reported as NaN. A gradient that is not finite at any loss scale is reported, even
+# while the initial scale makes every step overflow.
 fp16=("${args[@]}" --train-iters 40 --fp16)
 run overflows.log lm-train "${fp16[@]}" --log-json overflows.json
 n_skipped=$(jq -s 'map(select(.kind == "step") | .skipped_iterations) | add' overflows.json)
@@ -56,7 +56,8 @@ run never.log lm-train "${fp16[@]}" --skip-train-iteration-range 30-30
 diff <(losses never.log) <(losses skip.log) || fail "a skipped batch changes later losses"
 grep -q 'nan iterations: *1 ' skip.log || fail "not counted: $(cat skip.log)"
 
-# The gradient of a norm, which both tensor ranks have: the norm of the step counts that of rank 0.
+# Both tensor ranks have the gradient of a norm's weight, but the gradient norm of the step includes only that of rank 0. A NaN is
+# found on either rank.
 for rank in 0 1; do
     expect 4 "iteration 4: loss .* not both finite: first in the gradient of layers.1.attention.norm.weight on rank $rank" env \
         LM_STEP_FAULT="gradient:nan:4:$rank:1" mpirun -n 2 lm-train "${args[@]}" --train-iters 8 --tensor-model-parallel-size 2

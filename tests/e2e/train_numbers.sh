@@ -20,7 +20,7 @@ done
 expect 2 '--save-interval: must be at least 1, got 0' lm-train "${args[@]}" --save-interval 0
 expect 2 '--world-size: must be from 1 to ' lm-train "${args[@]}" --world-size 99999999999999
 
-# Weights of 2.6 TiB: no test host has that much memory.
+# Weights, gradients and optimizer state have 2.6 TiB. No test host has that much memory.
 large=(--model bloom-176b --mock-data --micro-batch-size 8 --device cpu --lr 1e-4 --train-iters 5)
 expect 2 '--micro-batch-size: 8 needs .* on this host \(1 rank;.* are available \(' lm-train "${large[@]}" --dry-run
 expect 2 '--micro-batch-size: 8 needs .* on this host \(1 rank;.* are available \(' lm-train "${large[@]}"

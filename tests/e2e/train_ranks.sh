@@ -22,7 +22,7 @@ ranks() {
     mpirun -n "$n" lm-train "${args[@]}" "$@"
 }
 
-# Compares losses, validation and norms of two logs to the printed digits, except for rounding.
+# Compares the losses, validation losses and gradient norms of two logs. A relative difference of 1e-3 is allowed.
 figures() { grep -oE '(lm loss|lm loss value|grad norm): [^ ]+' "$1" | sed 's/.*: //'; }
 same_figures() {
     [ "$(figures "$1" | wc -l)" = "$(figures "$2" | wc -l)" ] || fail "$1 and $2 have other lines"

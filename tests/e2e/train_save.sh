@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 # Saves in the background have the bits of synchronous saves, with a buffer of any size. When a save fails or is killed at any
-# operation, only this save is lost. Also tests a full disk and --save-retain. $2: test every $2-th operation on files.
+# operation, only this save is lost. Also tests a full disk and --save-retain. Tests every $2-th operation on files, by
+# default every 11th.
 # timeout: 300
 here=$(dirname "$(realpath "$0")")
 every=${2:-11}
@@ -25,8 +26,8 @@ for step in 4 8 12; do
 done
 expect 2 '--async-save-buffer: needs --save' lm-train "${model[@]}" --train-iters 1 --async-save-buffer 1M
 
-# Every k-th operation fails or writes less: the save is lost, but not the training and the last save. After a kill, the next
-# start ends with the same bits.
+# If the k-th operation fails or writes only a part, one save is lost, but not the training and the last save. After a kill, the
+# next start ends with the same bits.
 for action in fail short kill; do
     for ((k = 1; ; k += every)); do
         rm -rf broken

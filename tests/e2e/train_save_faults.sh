@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# The long form of train_save.sh: every operation on files fails, is cut short, and kills.
+# The long form of train_save.sh: tests a failure, a short write and a kill at every operation on files.
 # labels: proof
 # timeout: 3600
 set -euo pipefail

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# The lines of a start, the status line, and the check of the hosts: a host with another limit is a warning, a single host is
-# not checked.
+# The lines of a start, the status line, and the check of the hosts: a host with another limit gets a warning, and a single
+# host is not checked.
 # labels: e2e;mpi
 here=$(dirname "$(realpath "$0")")
 # shellcheck source=tests/e2e/common.bash

@@ -50,7 +50,7 @@ kill -9 $newer
 wait $newer 2>/dev/null || true
 has '.state == "running" and .generation == 3' # a killed process writes nothing: `due` passes
 
-# A rollback supersedes a run, and no newer run writes the file.
+# A rollback supersedes a run. No newer run writes the file, so the superseded run writes its end into the file.
 lm-train "${args[@]}" --train-iters 1000000 --save-switch-path switch >/dev/null 2>err &
 training=$!
 until trains && jq -e '.generation == 4' run/status.json >/dev/null; do kill -0 $training || fail "$(cat err)"; sleep 0.02; done

@@ -13,7 +13,7 @@ args=(--mock-data --num-layers 1 --hidden-size 16 --num-attention-heads 2 --seq-
     --micro-batch-size 1 --global-batch-size 1 --lr 1e-3 --threads 1 --log-interval 1)
 values() { sed -nE 's/.*iteration +([0-9]+)\/.*(lm loss: [^ ]+).*/\1 \2/p; s/.*(validation loss at .*)/\1/p' "$1"; }
 
-# The job ends in 62 s, the last save 60 s before that.
+# The job ends in 62 s. The run stops and saves 60 s before that end.
 now=$(date +%s)
 expect 75 'SLURM_JOB_END_TIME: the job ends in' env SLURM_JOB_END_TIME=$((now + 62)) \
     lm-train "${args[@]}" --train-iters 1_000_000 --eval-iters 0 --save job

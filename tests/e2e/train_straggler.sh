@@ -34,7 +34,7 @@ grep -q " | num zeros: [0-9.]* | params norm: [0-9.]* |" log || fail "$(head -1 
 jq -se 'map(select(.kind == "phases")) | length > 1 and .[0].forward_s > 0 and .[0].backward_s > 0 and .[0].data_s > 0' log.json >/dev/null ||
     fail "phases: $(cat log.json)"
 
-# Any layout has the same norm and zeros.
+# One rank and two ranks log the same norms and numbers of zeros.
 norms() { sed -nE 's/.*(num zeros: [^|]*\| params norm: [^ ]*).*/\1/p' "$1"; }
 run one.log lm-train "${args[@]}" --global-batch-size 4 --train-iters 60 --log-interval 20
 run two.log mpirun -n 2 lm-train "${args[@]}" --global-batch-size 4 --train-iters 60 --log-interval 20 --use-distributed-optimizer
