@@ -157,8 +157,9 @@ TEST_CASE("a save sets a step of another branch aside and replaces a step of its
     const Generation branch = runs.resume(2);
     const auto notes = notes_of([&] { runs.save_steps(branch, {4}); });
     REQUIRE(notes.size() == 1);
-    CHECK_THAT(notes[0],
-               ContainsSubstring("global_step4: is not a step of the current branch: set aside"));
+    CHECK_THAT(
+        notes[0],
+        ContainsSubstring("global_step4: is not a complete step of the current branch: set aside"));
     CHECK(test::read(runs / "abandoned-g2/global_step4/manifest.json") == old);
     CHECK(runs.candidates() == std::vector<i64>{4, 2});
     CHECK(notes_of([&] { runs.save_steps(branch, {4}); }).empty());

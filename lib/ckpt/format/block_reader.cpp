@@ -154,7 +154,7 @@ std::span<const std::byte> BlockReader::read_verified(const BlockUse& use,
                            ->read(block, begin, slice->block_end(use.block) - begin);
     if (hash128(bytes) == file->digest_of(*slice, use.block)) return bytes;
     damaged(path_ + "/" + file->name,
-            "{}: checksum mismatch: corrupt: use another step (see lm-ckpt verify, lm-ckpt latest)",
+            "{}: checksum mismatch: corrupt (see lm-ckpt verify): use another step",
             describe(*slice, manifest_));
 }
 

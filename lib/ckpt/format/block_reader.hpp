@@ -62,8 +62,8 @@ class BlockReader {
     // Reads the blocks of `uses`, several at once, and writes their elements to `targets`. Throws
     // DamageError when a block does not match its digest.
     void load(const std::vector<BlockUse>& uses, const std::vector<LoadTarget>& targets);
-    // Reads the bytes [begin, end) of a data file into `block` without verifying them. Returns the
-    // part of `block` that holds them.
+    // Reads the bytes [begin, end) of a data file into `block` without verifying the bytes. Returns
+    // the part of `block` that holds the bytes.
     std::span<std::byte> read(const DataFile& file, i64 begin, i64 end, io::AlignedBlock& block);
     i64 n_files_opened() const;
 

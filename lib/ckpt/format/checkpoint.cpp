@@ -72,7 +72,8 @@ void Checkpoint::State::open(const std::string& directory, const Share& share, M
                     tensor.name);
         }
     }
-    parts.resize(manifest.index.size());  // never resized later: `slices` points into `parts`
+    parts.resize(
+        manifest.index.size());  // never resized later, because `slices` points into `parts`
     open_parts.resize(parts.size());
     for (size_t at = 0; at < parts.size(); ++at) {
         // Parts are assigned round robin, so that the files of all writers are spread over the
@@ -134,7 +135,8 @@ void Checkpoint::State::open_parts_of(i64 place) {
 // have the dtype of the tensor.
 void Checkpoint::State::add_slice(const DataFile& file, const Slice& slice) {
     if (slice.tensor >= static_cast<i64>(manifest.tensors.size())) {
-        damaged(in(file.name), "corrupt: expected {} tensors, got a slice of tensor {}",
+        damaged(in(file.name),
+                "corrupt: expected tensor numbers below {}, got a slice of tensor number {}",
                 manifest.tensors.size(), slice.tensor);
     }
     const TensorInfo& tensor = manifest.tensors[static_cast<size_t>(slice.tensor)];
@@ -168,8 +170,8 @@ std::vector<SliceIn> Checkpoint::State::slices_of(i64 place, SliceKind kind) {
     return found->second;
 }
 
-// Checks, for each kind of state that the checkpoint has, that the slices of each tensor contain
-// all elements of the tensor.
+// Checks, for each kind of state that the checkpoint has, that the slices of each tensor have as
+// many elements as the tensor.
 void Checkpoint::State::check_totals() const {
     std::set<SliceKind> kinds{SliceKind::weight};
     for (const auto& [key, list] : slices) kinds.insert(key.second);

@@ -62,13 +62,13 @@ class Checkpoint final : public TensorSource {
 
     // Reads parts of tensors into their targets, several blocks at once. SliceKind::master reads
     // the weights of a checkpoint without masters (fp32 weights are their own masters). Throws
-    // Error(failure) when the tensor is missing, DamageError naming file and tensor when the slices
-    // do not cover the whole tensor or a block does not match its digest. Keeps at most 16 partly
-    // used blocks in memory for later calls.
+    // Error(failure) when the tensor is missing, DamageError naming the tensor when the slices do
+    // not cover the target or a block does not match its digest. Keeps at most 16 partly used
+    // blocks in memory for later calls.
     void load(const std::vector<Request>& requests) const;
     void load(const std::string& tensor, SliceKind kind, const Target& target) const override;
 
-    // Reads the elements [begin, end) of a rank's flat buffer (by default all) into data[0],
+    // Loads the elements [begin, end) of a rank's flat buffer (by default all) into data[0],
     // data[1], ... The buffer has the layout of pieces_of() (flat_pieces.hpp). Padded rows and gaps
     // are not written. Throws Error(usage) when the checkpoint lacks a tensor of `table` or has it
     // in another shape; the message names the tensor.
@@ -80,7 +80,7 @@ class Checkpoint final : public TensorSource {
     // Stores the elements [begin, end) of a flat buffer. `elements` is host memory that is valid
     // until the call returns.
     using Store = std::function<void(i64 begin, i64 end, const void* elements)>;
-    // Reads the elements [begin, end) of a flat buffer that the CPU cannot write, for example in
+    // Loads the elements [begin, end) of a flat buffer that the CPU cannot write, for example in
     // GPU memory. Reads a bounded number of elements at a time into host memory, and passes them to
     // `store`.
     void load_staged(const std::vector<spec::TensorSpec>& table, const spec::RankLayout& layout,
@@ -90,7 +90,7 @@ class Checkpoint final : public TensorSource {
     std::vector<float> load_fp32(const std::string& tensor, SliceKind kind) const;
 
     // Reads the bytes [begin, end) of a data file, at most io::block_bytes, into `block` without
-    // verifying them. Returns the part of `block` that holds them.
+    // verifying the bytes. Returns the part of `block` that holds the bytes.
     std::span<std::byte> read(const DataFile& file, i64 begin, i64 end,
                               io::AlignedBlock& block) const;
     // Return "PATH/FILE" and "tensor NAME (KIND)", for messages.

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Damage of a checkpoint: data that does not match its digest, missing or short files, text that
-// does not parse. Only damage may make a run load another step. An error of the system (EIO,
-// EACCES, ENOMEM, ESTALE, EMFILE) does not prove damage, so code throws a plain Error for it.
+// Damage of a checkpoint: data that does not match its digest, files that are missing or have a
+// wrong size, and metadata with impossible values. Only damage may make a run load another step. An
+// error of the system (EIO, EACCES, ENOMEM, ESTALE, EMFILE) does not prove damage, so code throws a
+// plain Error for it.
 #pragma once
 
 #include <fmt/format.h>

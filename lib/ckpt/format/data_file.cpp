@@ -75,7 +75,7 @@ class ShareWriter {
 };
 
 // Returns distinct names for the entries of a file: "TENSOR" for weights, "TENSOR.exp_avg" and so
-// on, followed by a number when a file has several slices of one tensor.
+// on, followed by ".1", ".2", ... for further slices of one tensor in the file.
 class EntryNames {
   public:
     std::string next(const std::string& tensor, SliceKind kind) {
@@ -120,8 +120,7 @@ std::vector<FileUnit> units_of(const DataFile& file) {
         }
         FileUnit unit{at, at, 0, slice.offset, slice.offset};
         // A unit is a run of small slices without gaps, at most a block long. plan_share() has
-        // aligned each slice that would exceed this length, so a gap precedes such a slice, and the
-        // next unit begins with that slice.
+        // aligned each slice that would exceed this length; the next unit begins with that slice.
         while (at < slices.size() && slices[at].offset == unit.end && !is_large(slices[at]) &&
                slices[at].end() - unit.begin <= io::block_bytes) {
             unit.end = slices[at++].end();
@@ -139,8 +138,8 @@ DataShare plan_share(const std::string& name, const std::vector<const Piece*>& p
     const auto bytes_of = [](const Piece* piece) {
         return (piece->flat_end - piece->flat_begin) * size_of(piece->dtype);
     };
-    // Large slices come first. The other slices follow in the order of decreasing element size, so
-    // that every slice is aligned to the size of its elements.
+    // Large slices come first, then the other slices, both in the order of decreasing element size,
+    // so that every slice is aligned to the size of its elements.
     std::ranges::stable_sort(share.pieces, [&](const Piece* a, const Piece* b) {
         const bool large_a = bytes_of(a) >= large_bytes;
         const bool large_b = bytes_of(b) >= large_bytes;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Writes the data files of a checkpoint, which are safetensors files. The data, and each slice of
 // at least 1 MiB, start at a multiple of 4096, so that direct I/O reads and writes blocks without a
-// copy by the kernel. The format allows no gaps between entries, so entries "padding.N" of zero
-// bytes fill the gaps.
+// copy by the kernel. The format allows no gaps between entries, so entries "padding.N", whose
+// bytes are all zero, fill the gaps.
 //
 // Several writers, for example the ranks of a node, may share a file. Each writer plans its share,
 // one writer places all shares, then each writer writes its own share.
@@ -38,7 +38,7 @@ struct Piece {
 };
 
 // The bytes of a data file that are read or written at once: a block of a slice of at least 1 MiB,
-// or several smaller slices.
+// or one or more smaller slices.
 struct FileUnit {
     size_t first = 0;  // slices [first, last)
     size_t last = 0;

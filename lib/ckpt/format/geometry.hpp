@@ -37,7 +37,8 @@ inline bool intersect(const spec::Box& a, const spec::Box& b, spec::Box& common)
 }
 
 // Calls f(offset_a, offset_b, n) for every run of n elements that is contiguous in both regions.
-// offset_a counts from the first stored element of a, offset_b from the first of b; both ascend.
+// offset_a counts from the first stored element of a, offset_b from the first stored element of b;
+// both offsets ascend.
 template <typename F>
 void for_each_common_run(const Region& a, const Region& b, F&& f) {
     spec::Box common;

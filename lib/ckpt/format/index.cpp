@@ -71,7 +71,8 @@ void check_region(const DataFile& file, const Slice& slice, const std::string& p
          slice.end() <= file.size;
     if (!ok) {
         damaged(path,
-                "corrupt: {}: slice of tensor {} at byte {}: its range is empty or out of bounds",
+                "corrupt: {}: slice of tensor {} at byte {}: its range is empty, or its range or "
+                "offset is out of bounds",
                 file.name, slice.tensor, slice.offset);
     }
 }
@@ -120,7 +121,8 @@ DataFile parse_file(const io::Json& object, const std::string& path) {
     file.size = io::json_get<i64>(object, "size", path);
     const auto header = io::json_get<std::vector<io::Json>>(object, "header", path);
     if (header.size() != 2)
-        damaged(path, "corrupt: expected size and digest in 'header', got {}", header.size());
+        damaged(path, "corrupt: expected 2 items in 'header', size and digest, got {}",
+                header.size());
     file.header_bytes = io::json_as<i64>(header[0], "header", path);
     file.header_digest = io::json_as<std::string>(header[1], "header", path);
     const auto groups = object.find("groups");

@@ -103,7 +103,7 @@ struct Manifest {
     std::string state = "{}";  // JSON object of the trainer: schedules, loss scale, data, ...
     i64 generation = 0;        // generation of the run that saved the step (generation.hpp)
     std::string run_id;        // 16 hex digits; a resumed run keeps this id
-    std::optional<StepReference> parent;  // the step that the run loaded or saved before this one
+    std::optional<StepReference> parent;  // the step that the run loaded or saved before this step
     std::vector<LineageEntry> lineage;    // the starts of runs that led to this step, oldest first
     Writer writer;
     std::string tool_version;
@@ -140,8 +140,9 @@ IndexReference parse_reference(std::string_view text);
 std::string manifest_text(const Manifest& manifest);
 // Returns the digest at the end of a manifest's text.
 std::string digest_of_manifest(std::string_view text);
-// Verifies the digest and parses the text. Throws DamageError naming `path`, and Error(failure)
-// when only another version of lm-utils can read the manifest.
+// Verifies the digest and parses the text. Throws DamageError naming `path` when the digest does
+// not match or a value is impossible. Throws Error(failure) when the text is not JSON or lacks a
+// key, or when only another version of lm-utils can read the manifest.
 Manifest parse_manifest(std::string_view text, const std::string& path);
 // Reads the manifest of the step `step_path`, and no other file. Throws DamageError when the step
 // has no manifest.

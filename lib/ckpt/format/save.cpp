@@ -64,7 +64,7 @@ void make_way(const Generation& generation, const Tip& tip, const std::string& p
     }
     const std::string aside =
         set_aside(generation.directory, step_name(tip.step.iteration), generation.number);
-    note("{}: is not a step of the current branch: set aside as {}", path, aside);
+    note("{}: is not a complete step of the current branch: set aside as {}", path, aside);
 }
 
 // Gives the temporary directory the name `path` of the step. An older step of this name gets the

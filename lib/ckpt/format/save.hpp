@@ -9,7 +9,7 @@
 //     manifest.json, fsynced                the old steps, and an incomplete temporary directory
 //     fsync of the temporary directory      the old steps, and a complete temporary directory
 //     read the generation again             the old steps, and a complete temporary directory
-//     rename to DIR/global_stepN, fsync DIR the new step; `latest` names the previous one
+//     rename to DIR/global_stepN, fsync DIR the new step; `latest` names the previous step
 //     replace `latest`                      the new step, named by `latest`
 //
 // A superseded run stops when it reads the generation again. The next claim() removes a temporary

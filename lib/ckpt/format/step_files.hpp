@@ -19,9 +19,10 @@ i64 nodes_per_part(i64 n_ranks, i64 n_nodes);
 // nodes write. The directory counts as a file.
 i64 files_of_checkpoint(i64 n_ranks, i64 n_nodes);
 
-// The text of a manifest is padded with spaces before its digest, so that the bytes of all keys but
-// `tensors` and `index` are a multiple of this number. Thus the size of the manifest does not
-// depend on the command line, host, data and counters of a run, and can be planned.
+// The text of a manifest is padded with spaces before its digest, so that the padding and all keys
+// but `tensors` and `index` together have a multiple of this number of bytes. Thus the size of the
+// manifest does not depend on the command line, host, data and counters of a run, and can be
+// planned.
 constexpr i64 manifest_room = i64{32} << 10;
 
 // Joins the shares of one file after place_shares() has placed them. Returns the file with the

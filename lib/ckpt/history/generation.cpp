@@ -91,7 +91,7 @@ i64 newest_used(const std::string& directory) {
         } catch (const DamageError&) {
             continue;  // a damaged step does not prevent a start
         } catch (const Error&) {
-            // An unreadable step does not prevent a start either, if generation files exist.
+            // An unreadable step does not prevent a start either, if another file states a number.
             if (claimed == 0) throw;
         }
     }
@@ -112,8 +112,8 @@ std::string claim_text(const Generation& own, const std::optional<Tip>& start) {
     return io::json_text(document);
 }
 
-// Creates the generation file durably: if a power cut removed the file, its number could be claimed
-// twice. Returns false when the file exists already.
+// Creates the generation file durably. Otherwise a power cut could remove the file, and its number
+// could be claimed twice. Returns false when the file exists already.
 bool create_new(const std::string& path, const std::string& text) {
     const io::Fd fd(io::checked::create(path, O_WRONLY | O_EXCL));
     if (!fd.valid()) return false;

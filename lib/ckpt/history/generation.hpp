@@ -9,8 +9,8 @@
 // That is safe: the rename publishes a complete step or fails, because claim() renames a temporary
 // directory before it removes the files.
 //
-// The newest number is also in DIR/fence.json, in `latest` and in the manifests of the steps, so
-// that the fence also works after the files generation-* were deleted.
+// The number is also in DIR/fence.json, and in `latest` and the manifests of the steps that the run
+// saves. So the fence also works after the files generation-* were deleted.
 #pragma once
 
 #include <optional>
@@ -44,8 +44,8 @@ struct Claim {
 // reports an older run that may still be alive.
 Generation claim(const std::string& directory, const std::optional<Tip>& start = {});
 
-// Returns the newest claim of `directory`; nullopt when no claim exists, or when its file is
-// incomplete.
+// Returns the newest claim in the newest generation file and fence.json of `directory`, whichever
+// is newer; nullopt when neither has a complete claim.
 std::optional<Claim> newest_claim(const std::string& directory);
 
 // If a newer run has claimed the directory, throws Error(superseded) that names that run.

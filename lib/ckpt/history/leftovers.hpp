@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Left-overs in a directory of steps: temporary files and directories, whose names contain ".tmp.".
-// They belong to saves, copies, removals and other programs that were killed, or that still run.
+// Programs that save, copy or remove steps create them. They remain when such a program is killed,
+// and also exist while it runs.
 #pragma once
 
 #include <string>
@@ -14,7 +15,7 @@ struct Leftover {
     std::string name;
     i64 bytes = 0;
     double age_s = 0;     // seconds since the last change of any file in it
-    bool in_use = false;  // a running copy holds its lock
+    bool in_use = false;  // a running copy holds the lock in this directory
 };
 
 // Returns the left-overs of `directory`, sorted by name.

@@ -39,7 +39,7 @@ const StepEntry* find(const std::vector<StepEntry>& steps, i64 step) {
 }
 
 // Returns the newest step of the newest generation. If a step is unreadable, throws the error of
-// the system: that step might be the newest one, so the current branch is unknown.
+// the system: that step might be the newest step, so the current branch is unknown.
 const StepEntry* newest_of_newest_generation(const std::vector<StepEntry>& steps) {
     const StepEntry* newest = nullptr;
     for (const StepEntry& entry : steps) {
@@ -100,9 +100,9 @@ Tip tip_of(const Manifest& manifest) {
     return tip;
 }
 
-// A step is an ancestor of `tip` if a start in the lineage of `tip` has written it. There are two
-// exceptions: the step is before the step from which its own start resumed, or after the step from
-// which a later start of the lineage resumed.
+// A step is an ancestor of `tip` if a start in the lineage of `tip` has written it. There are three
+// exceptions: the step is before the step from which its own start resumed, after the step from
+// which a later start of the lineage resumed, or after the tip.
 bool on_branch(const Manifest& step, const Tip& tip) {
     const i64 iteration = step.counters.iteration;
     for (size_t at = 0; at < tip.lineage.size(); ++at) {

@@ -50,7 +50,7 @@ struct Lineage {
     // step of the newest generation. If that generation has saved no step, the step from which the
     // generation resumed.
     std::optional<Tip> tip;
-    std::string unknown;  // why the current branch is unknown; empty: it is known
+    std::string unknown;  // why the current branch is unknown; empty: the branch is known
 
     bool current(const StepEntry& step) const;  // whether the step is on the current branch
     // Returns the steps that a resume tries to load, newest first. These are the tip (even if it

@@ -12,7 +12,7 @@
 // Nodes are numbered in the order of their first ranks. Node h copies its files to node h xor 1. If
 // the number of nodes is odd, the last node copies its files to node 0. A local step is written to
 // global_stepN.tmp.gG of each host and renamed when all hosts have all their files. A host removes
-// older steps only after all hosts have renamed the new one, and keeps two steps. So after a kill
+// older steps only after all hosts have renamed the new step, and keeps two steps. So after a kill
 // at any moment, the hosts together have at least one complete step, even when one host is lost.
 //
 // The lineage determines which local steps a run may load. Each start of a run claims a generation
@@ -49,7 +49,7 @@ struct LocalStep {
     std::string digest;  // digest of the manifest
     i64 generation = 0;
     std::string run_id;
-    i64 n_parts = 0;         // index parts of the whole step
+    i64 n_parts = 0;         // number of index parts of the whole step
     std::vector<i64> parts;  // index parts of which this host has all files, with the right sizes
     friend bool operator==(const LocalStep&, const LocalStep&) = default;
 };
@@ -62,9 +62,10 @@ std::vector<LocalStep> local_steps_in(const std::string& directory, int holder);
 std::string text_of(const LocalStep& step);
 LocalStep parse_local_step(std::string_view text);
 
-// Returns the lineage of the newest start in the durable `directory`, from the newest claim, or
-// from `latest` when that has a later generation. Returns nullopt when neither exists. The tip is
-// not a step of the directory: its iteration is INT64_MAX, so that no step is later.
+// Returns a tip with the lineage of the newest start in the durable `directory`. The lineage comes
+// from the newest claim, or from `latest` when `latest` has a later generation. Returns nullopt
+// when neither exists. The tip is not a step of the directory: its iteration is INT64_MAX, so that
+// no step is later.
 std::optional<Tip> newest_tip(const std::string& directory);
 // Returns whether `step` is on `line`: a start of the line wrote `step`, and the next start of the
 // line did not resume from an earlier step.

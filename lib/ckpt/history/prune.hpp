@@ -34,7 +34,7 @@ struct PruneRules {
 };
 
 enum class PruneKind { step, optimizer_state, abandoned, leftover };
-std::string_view name_of(PruneKind kind);  // as --json prints it
+std::string_view name_of(PruneKind kind);  // the name that --json prints
 
 struct PruneAction {
     PruneKind kind = PruneKind::step;

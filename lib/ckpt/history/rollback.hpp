@@ -6,7 +6,7 @@
 //     replace `latest`                               the step is the tip of the current branch
 //     rename later steps to DIR/abandoned-gN         they are kept, and no run loads them
 //
-// A crash after the second line leaves later steps under their names; these steps are not on the
+// A crash after the second action leaves later steps under their names; these steps are not on the
 // branch of `latest`, so no run loads them either.
 #pragma once
 

@@ -36,8 +36,8 @@ std::vector<RunLog> logs_matching(const std::vector<std::string>& patterns);
 // Removes the entries after `cut` from a log. In a text log, these are the lines of later
 // iterations, and the lines that follow them and name no iteration. In a TensorBoard file, these
 // are the values at later positions of the x axis, whose unit depends on the directory
-// (metrics/tensorboard.hpp). First copies the whole file to ASIDE/NAME. Returns whether an entry
-// was removed.
+// (metrics/tensorboard.hpp). If there are such entries, first copies the whole file to ASIDE/NAME.
+// Returns whether an entry was removed.
 bool cut_log(const RunLog& log, const LogCut& cut, const std::string& aside);
 
 }  // namespace lm::ckpt

@@ -12,8 +12,8 @@
 namespace lm::ckpt {
 namespace {
 
-// Returns an invalid descriptor for a step without manifest: such a step is incomplete, and no
-// program copies it.
+// Returns an invalid descriptor for a step without a manifest. Such a step needs no lock, because
+// it is incomplete and no program copies it.
 io::Fd open_manifest(const std::string& step_path) {
     const std::string path = fmt::format("{}/{}", step_path, manifest_file);
     return io::Fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC));

@@ -165,8 +165,9 @@ Checkpoint open(const std::string& path) {
     std::optional<Checkpoint> checkpoint = open_if_any(path);
     if (checkpoint) return *checkpoint;
     if (!io::exists(path)) usage_error(path, "does not exist: give a checkpoint directory");
-    usage_error(
-        path, "has no checkpoint: give a global_step* directory, or a directory that contains one");
+    usage_error(path,
+                "has no checkpoint: give a global_step* directory, or a directory that contains "
+                "global_step* directories");
 }
 
 }  // namespace lm::ckpt

@@ -54,6 +54,6 @@ std::vector<i64> steps_in(const std::string& directory);
 std::optional<Tip> read_latest(const std::string& directory);
 // Returns the number of the step that `latest` names; that step may not exist.
 std::optional<i64> latest_step(const std::string& directory);
-void set_latest(const std::string& directory, const Tip& tip);  // atomically
+void set_latest(const std::string& directory, const Tip& tip);  // replaces `latest` atomically
 
 }  // namespace lm::ckpt

@@ -110,7 +110,7 @@ void require_space(const CopyPlan& plan, const std::string& path) {
                        (io::is_directory(temporary) ? tree_bytes(temporary) : 0);
     if (needed <= use.available) return;
     run_error(directory,
-              "{} needs {}, but {} are available: free space, or choose another directory",
+              "{} needs {}, but only {} is available: free space, or choose another directory",
               io::base_name(path), human_size(needed), human_size(use.available));
 }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copies a step file by file, and verifies every byte against the digests of the step before it
-// writes it. The copy grows in a temporary directory, which survives a kill:
+// writes the byte. The copy grows in a temporary directory, which survives a kill:
 //
 //     STEP.tmp.copy: data files, each fsynced -> index parts -> manifest.json -> renamed to STEP
 //

@@ -19,8 +19,8 @@ IndexPart weights_of(const IndexPart& part, const std::string& directory) {
         if (std::ranges::none_of(file.slices, is_weight)) continue;
         if (!std::ranges::all_of(file.slices, is_weight)) {
             run_error(directory + "/" + file.name,
-                      "holds weights and optimizer state in one file: copy the step without "
-                      "--weights-only");
+                      "holds weights and optimizer state in one file, so its optimizer state "
+                      "cannot be dropped: keep or copy the whole step");
         }
         weights.files.push_back(file);
     }

@@ -149,7 +149,8 @@ class Comparer {
     }
 
   private:
-    // Reports the next tensors, up to the first one that has chunks to compare.
+    // Reports tensors, beginning with number next_, until a tensor has chunks that are not compared
+    // yet.
     void report_finished() {
         for (; next_ < comparisons_.size() && comparisons_[next_].n_left == 0; ++next_) {
             Comparison& comparison = comparisons_[next_];

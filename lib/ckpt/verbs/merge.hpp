@@ -33,10 +33,10 @@ struct MergeOptions {
 
 // Saves sum(weight * tensor) / sum(weight) as a step without optimizer state in the existing
 // `directory`. Uses the masters of a checkpoint that has masters, and sums in fp64. Counters,
-// tokenizer and the trainer's state come from the source with the most iterations. Uses tens of
-// megabytes of memory for tensors of any size. The sources must have one architecture, and the sum
-// of their weights must be positive. Throws Error(failure) naming the tensor when a number is not
-// finite or exceeds the range of the result's type.
+// tokenizer and the trainer's state come from the source with the most iterations. The memory that
+// it uses does not grow with the size of the tensors. The sources must have one architecture, and
+// the sum of their weights must be positive. Throws Error(failure) naming the tensor when a number
+// is not finite or exceeds the range of the result's type.
 SaveResult merge(const std::vector<MergeSource>& sources, const MergeOptions& options,
                  const std::string& directory);
 

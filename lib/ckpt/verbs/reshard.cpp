@@ -87,8 +87,8 @@ class Resharder {
         return parts;
     }
 
-    // Returns the pieces that a rank of lm-train would write. A tensor that several ranks have is
-    // written only by the first of them.
+    // Returns the pieces that a rank of lm-train would write. Only the first of the ranks that have
+    // a tensor writes it.
     std::vector<Piece> pieces_of_rank(i64 rank) {
         const i64 tp_rank = rank % info_.parallel.tp;
         const spec::RankLayout layout = spec::rank_layout(info_.model, table_, info_.parallel,

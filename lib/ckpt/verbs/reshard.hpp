@@ -14,9 +14,10 @@ namespace lm::ckpt {
 
 // Saves `from`, including its optimizer state, in the existing `directory`, with one file of
 // weights and one file of optimizer state for each of tp * pp ranks. The elements of all tensors,
-// and the manifest's fields about the run, do not change. Uses tens of megabytes of memory.
-// `progress` gets the bytes written so far; it may be empty. Throws Error(usage) when there are
-// more stages than layers, DamageError when `from` does not match its digests.
+// and the manifest's fields about the run, do not change. The memory that it uses does not grow
+// with the size of the tensors. `progress` gets the bytes written so far; it may be empty. Throws
+// Error(usage) when there are more stages than layers, DamageError when `from` does not match its
+// digests.
 SaveResult reshard(const Checkpoint& from, i64 tp, i64 pp, const std::string& directory,
                    const std::function<void(i64 n_bytes)>& progress);
 

@@ -219,10 +219,9 @@ class Verifier {
             const auto data =
                 part(std::max(slice.offset, unit.begin), std::min(slice.end(), unit.end));
             if (hash128(data) != file.digest_of(slice, unit.block)) {
-                result.problems.push_back(
-                    problem_of(file, slice,
-                               "checksum mismatch: corrupt: use another step (see lm-ckpt verify, "
-                               "lm-ckpt latest)"));
+                result.problems.push_back(problem_of(
+                    file, slice,
+                    "checksum mismatch: corrupt: use another step (see lm-ckpt latest)"));
             }
             const i64 n = is_float(slice.dtype) ? count_non_finite(data, slice.dtype) : 0;
             if (n > 0) result.non_finite.emplace_back(&slice, n);
