@@ -55,7 +55,7 @@ std::string must_run(const std::string& target, const std::vector<std::string>& 
     const ProgramResult result = run_program(words, to);
     if (result.code == 127) run_error(words[0], "cannot be started: install it");
     if (result.code != 0) {
-        run_error(target, "{} failed with exit code {}: run the command again to continue",
+        run_error(target, "{} failed with exit code {}: run lm-ckpt sync again to continue",
                   words[0], result.code);
     }
     return result.output;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A sync target that is a directory of this machine. Copying verifies every byte.
+// A sync target that is a directory of this machine. send_step() verifies every byte.
 #pragma once
 
 #include <optional>
@@ -11,7 +11,7 @@ namespace lm::sync {
 
 class PathTarget : public SyncTarget {
   public:
-    // `path` exists. `rate`: the largest number of bytes per second.
+    // `path` exists. `rate`: the largest number of bytes per second; nullopt: no limit.
     PathTarget(std::string path, std::optional<i64> rate);
 
     bool is_remote() const override { return false; }

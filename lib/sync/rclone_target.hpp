@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// A remote of rclone. An object store cannot rename a directory in one operation. The manifest,
-// which makes a step complete, is therefore the last file of a step that gets its final name.
+// A sync target that is a remote of rclone. An object store cannot rename a directory in one
+// operation. The manifest, which makes a step complete, is therefore the last file of a step that
+// gets its final name.
 #pragma once
 
 #include <optional>
@@ -14,7 +15,7 @@ namespace lm::sync {
 
 class RcloneTarget : public SyncTarget {
   public:
-    // `name`: remote:path. `rate`: the largest number of bytes per second.
+    // `name`: remote:path. `rate`: the largest number of bytes per second; nullopt: no limit.
     RcloneTarget(std::string name, std::optional<i64> rate);
 
     std::string manifests(const std::string& cache) override;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// host:path, over rsync and ssh. rsync verifies each file that it transfers. The environment
-// variable RSYNC_RSH replaces the command `ssh`.
+// A sync target host:path, over rsync and ssh. rsync verifies each file that it transfers. The
+// environment variable RSYNC_RSH replaces the command `ssh`.
 #pragma once
 
 #include <optional>
@@ -13,7 +13,7 @@ namespace lm::sync {
 
 class RsyncTarget : public SyncTarget {
   public:
-    // `name`: host:path. `rate`: the largest number of bytes per second.
+    // `name`: host:path. `rate`: the largest number of bytes per second; nullopt: no limit.
     RsyncTarget(const std::string& name, std::optional<i64> rate);
 
     std::string manifests(const std::string& cache) override;

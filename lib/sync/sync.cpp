@@ -61,14 +61,15 @@ class Sync {
     }
 
     // Calls `transfer`. When it throws Error(failure), calls it again, at most `retries` times. A
-    // repeated call continues the interrupted transfer.
+    // repeated call of send_step() continues the interrupted transfer.
     void again(const std::function<void()>& transfer) const {
         for (i64 attempt = 1;; ++attempt) {
             try {
                 return transfer();
             } catch (const Error& error) {
                 if (error.code() != Exit::failure || attempt > request_.retries) throw;
-                warn("{}: attempt {} of {}", error.what(), attempt + 1, request_.retries + 1);
+                warn("{}: trying again: attempt {} of {}", error.what(), attempt + 1,
+                     request_.retries + 1);
                 std::this_thread::sleep_for(std::chrono::seconds(attempt));
             }
         }
@@ -248,11 +249,11 @@ std::optional<SyncReport> sync(const SyncRequest& request) {
     auto lock = io::AppendFile::open(state + "/.sync-lock");
     if (!lock.lock()) return std::nullopt;
     if (request.rules.full_steps && !target->can_drop_state()) {
-        usage_error(
-            "--weights-only-older-than",
-            "expected a local directory as DEST, got {}: lm-ckpt sync does not rewrite steps at a "
-            "remote destination: run lm-ckpt prune DIR --weights-only-older-than K on that host",
-            request.destination);
+        usage_error("--weights-only-older-than",
+                    "expected a local directory as DEST, got {}: lm-ckpt sync cannot rewrite steps "
+                    "at a remote destination: omit the option, or run lm-ckpt prune DIR "
+                    "--weights-only-older-than K where DEST is a local directory",
+                    request.destination);
     }
     return sync_to(*target, request, state + "/manifests");
 }

@@ -26,9 +26,9 @@ const ckpt::StepEntry* find_step(const ckpt::Lineage& lineage, i64 step);
 bool is_same_step(const ckpt::Manifest& a, const ckpt::Manifest& b);
 
 // Returns the steps of the source's current branch that `keep` keeps, ascending. A sync does not
-// copy the other steps, because the destination would remove them at once. `keep` is applied to the
-// steps of this branch at the source and at the destination together, because the source may have
-// removed older steps. The result points into `source`.
+// copy steps that `keep` does not keep, because the destination would remove them at once. `keep`
+// is applied to the steps of this branch at the source and at the destination together, because the
+// source may have removed older steps. The result points into `source`.
 std::vector<PlannedStep> plan_sync(const ckpt::Lineage& source, const ckpt::Lineage& destination,
                                    const ckpt::KeepPolicy& keep);
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The destination of lm-ckpt sync: a directory, host:path over rsync and ssh, or a remote of
-// rclone. Each operation either completes or throws Error(failure). After a failed transfer, the
-// next call with the same arguments continues this transfer.
+// rclone. Each operation either completes or throws Error(failure). After a failed send_step(), the
+// next call with the same step continues the transfer.
 #pragma once
 
 #include <functional>
@@ -47,11 +47,10 @@ class SyncTarget {
     // Throws Error(failure) when the target has too little free space for the local step `path`.
     // Does nothing for a remote target, whose free space is unknown.
     virtual void require_space(const std::string& path);
-    // Copies the local step `path` under a temporary name, and renames the complete copy to the
-    // name of the step.
+    // Copies the local step `path` under a temporary name, then gives the complete copy the name of
+    // the step.
     virtual void send_step(const std::string& path) = 0;
-    // Copies the local file `path` to `name`. `name` appears only when the copy is
-    // complete.
+    // Copies the local file `path` to `name`, which appears only when the copy is complete.
     virtual void send_file(const std::string& path, const std::string& name) = 0;
     // Renames the step `from` to `to`; creates the directory that contains `to`.
     virtual void rename(const std::string& from, const std::string& to) = 0;
