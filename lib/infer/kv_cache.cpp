@@ -12,7 +12,9 @@
 namespace lm::infer {
 namespace {
 
-constexpr i64 block = 64;  // keys of a block, and rows of a task
+// Number of keys in a block. Also the greatest number of rows in a task, unless a group has more
+// heads.
+constexpr i64 block = 64;
 
 }  // namespace
 
@@ -53,8 +55,8 @@ float* KvCache::block_of(i64 layer, i64 group, i64 number) const {
     return reinterpret_cast<float*>(memory_.data()) + index * 2 * block * config_.head_dim;
 }
 
-// Returns the floats of scratch memory of one worker: queries and outputs [R, D], scores [R, 64],
-// maximum and sum [R].
+// Returns the number of floats in the scratch memory of one worker: queries and outputs [R, D],
+// scores [R, 64], maximum and sum [R], for R rows.
 i64 KvCache::scratch_floats() const {
     const i64 rows = std::max(block, in_group_);
     return round_up(rows * (2 * config_.head_dim + block + 2), 16);
@@ -128,7 +130,7 @@ void KvCache::attend(device::Context& context, i64 layer, i64 first, const View&
     const i64 n_tasks = ceil_div(qkv[0], tokens);
     auto* const scratch = reinterpret_cast<float*>(scratch_.data());
     cpu::pool_of(context).run(n_tasks * config_.n_groups, [&](i64 task, int worker) {
-        // The last tokens see the most keys, so their tasks start first.
+        // The last tokens have the most keys, so their tasks start first.
         const i64 at = (n_tasks - 1 - task / config_.n_groups) * tokens;
         attend_rows({.layer = layer,
                      .group = task % config_.n_groups,

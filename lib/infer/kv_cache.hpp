@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// The keys and values of a sequence, and the attention of new tokens to all tokens of the sequence.
-// Keys are stored transposed in blocks of 64, as small_product() reads them, so that attention
-// copies no key. The softmax over the blocks is the online softmax of FlashAttention-2 (Dao, 2023,
-// algorithm 1).
+// The keys and values of a sequence, and the attention of new tokens to themselves and to earlier
+// tokens. Keys are stored transposed in blocks of 64, as small_product() reads them, so that
+// attention copies no key. The softmax over the blocks is the online softmax of FlashAttention-2
+// (Dao, 2023, algorithm 1).
 //
 // Letters: H heads, G key-value groups, D width of a head, n new tokens.
 #pragma once

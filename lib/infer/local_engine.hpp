@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The engine of eval/engine.hpp on the CPU of this host.
+// Implements eval::Engine (eval/engine.hpp) on the CPU of this host.
 #pragma once
 
 #include "eval/engine.hpp"

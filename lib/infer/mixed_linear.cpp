@@ -14,7 +14,7 @@ namespace {
 // CPU's GEMM, which packs its operands.
 constexpr i64 few_rows = 8;
 // The bytes of weights that one task reads, approximately. The division into tasks depends only on
-// the shapes.
+// the shape and the type of the weights.
 constexpr i64 task_bytes = i64{128} << 10;
 // The largest size of a band of weights after widening to fp32, in bytes. Such a band is enough
 // work for 64 threads.

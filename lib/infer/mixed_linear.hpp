@@ -18,8 +18,8 @@ struct MixedLinear {
     View y;     // [M, N] fp32
 };
 
-// Returns the floats of scratch memory that linear layers with `inputs` inputs need; 0 for fp32
-// weights.
+// Returns the number of floats in the scratch memory that linear layers with `inputs` inputs need;
+// 0 for fp32 weights.
 i64 band_floats(DType weights, i64 inputs);
 
 // `context` belongs to a CPU device. band: [at least band_floats()] fp32.

@@ -17,7 +17,8 @@ namespace lm::infer {
 namespace {
 
 constexpr i64 page = 4096;
-// The bytes that a thread reads at a time: a block of a checkpoint.
+// The largest number of bytes that a thread reads at a time, as fp32. It is the size of a block of
+// a checkpoint.
 constexpr i64 part_bytes = i64{16} << 20;
 // The share of the free memory that weights may use. Keys, values, activations and the page cache
 // use the rest.

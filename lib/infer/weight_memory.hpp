@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// The weights of a model in memory: matrices in their stored type, vectors as fp32. A layer that
-// does not fit into the memory limit has only address space: each pass reads the tensors of the
-// layer when it needs them, and their memory returns to the system afterwards.
+// The weights of a model in memory: matrices in the stored type or the type of the options, vectors
+// as fp32. Layers that do not fit into the memory limit have only address space. Each pass reads
+// such a layer when it needs the layer, and returns the matrices of the previous such layer to the
+// system.
 #pragma once
 
 #include <optional>
@@ -42,8 +43,8 @@ class WeightMemory {
 
     const eval::Residency& residency() const { return residency_; }
     const spec::ModelConfig& config() const { return config_; }
-    // Return the matrices, [..] of residency().dtype, and the vectors, [..] fp32. The views of a
-    // layer may be read only after use() of this layer.
+    // Return the matrices (of residency().dtype) and the vectors (fp32), with the shapes of the
+    // model's tensors. The views of a layer may be read only after use() of this layer.
     const model::Params& matrices() const { return matrices_; }
     const model::Params& vectors() const { return vectors_; }
     // Makes the weights of a layer readable until the next call.
