@@ -13,8 +13,9 @@ namespace lm::cost {
 using namespace spec;
 namespace {
 
-// The alignment in bytes. The workspace follows the activations, and cublasLtMatmul() requires a
-// workspace aligned to 256 bytes (cuBLAS documentation, "cublasLtMatmul()").
+// The alignment of activations, in bytes. The workspace follows the activations, and
+// cublasLtMatmul() requires a workspace aligned to 256 bytes (cuBLAS documentation,
+// "cublasLtMatmul()").
 constexpr i64 buffer_alignment = 256;
 constexpr i64 head_chunk_unit = 64;  // rows
 

@@ -71,9 +71,9 @@ i64 n_recomputed_layers(const spec::Recompute& recompute, i64 n_layers);
 double recomputed_share(const spec::ModelConfig& config, const spec::ParallelConfig& parallel);
 
 // Returns the number of rows in a chunk of the head. Only the logits of one chunk are in memory at
-// a time, in at most step.logits_bytes. There are as few chunks as this limit allows, of equal
-// sizes rounded to multiples of 64 rows, so that the last chunk is not much smaller than the
-// others.
+// a time, in at most step.logits_bytes or in 64 rows, whichever is more. There are as few chunks as
+// this limit allows, of equal sizes rounded to multiples of 64 rows, so that the last chunk is not
+// much smaller than the others.
 i64 head_chunk_rows(const StepShape& step, i64 local_vocab);
 
 // One activation in the buffer. Recomputed activations of different layers and micro-batches use

@@ -81,12 +81,14 @@ std::vector<FailureRate> parse_failure_rates(const std::string& path, std::strin
 FailureTimes parse_failure_times(const std::string& path, std::string_view text) {
     FailureTimes times;
     for_each_entry(path, text, [&times](const auto& place, const auto& words, auto) {
-        if (words.size() != 1) usage_error(place, "expected one duration, got {}", words.size());
+        if (words.size() != 1)
+            usage_error(place, "expected one duration in a line, got {} words", words.size());
         const double seconds = parse_duration(place, words[0]);
         if (!(seconds > 0)) usage_error(place, "{} is not above 0", words[0]);
         times.measured_s.push_back(seconds);
     });
-    if (times.measured_s.empty()) usage_error(path, "has no time between failures");
+    if (times.measured_s.empty())
+        usage_error(path, "has no time between failures: write one duration in each line");
     times.mean_s = std::accumulate(times.measured_s.begin(), times.measured_s.end(), 0.0) /
                    as_double(times.measured_s.size());
     return times;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Computes the time of a training with failures, saves, restarts, time limits of jobs and waiting
-// in a queue, in closed form and by Monte Carlo simulation. Searches the best interval between
+// in a queue, in closed form and by Monte Carlo simulation. Searches for the best interval between
 // saves.
 #pragma once
 
@@ -52,8 +52,9 @@ Goodput expected_goodput(const GoodputPlan& plan, double interval_s);
 
 struct GoodputRuns {
     Goodput mean;
-    double error_s = 0;           // standard error of mean.total_s()
-    double p10_s = 0, p90_s = 0;  // one run in ten is shorter than p10_s, one longer than p90_s
+    double error_s = 0;  // standard error of mean.total_s()
+    double p10_s = 0,
+           p90_s = 0;  // one run in ten is shorter than p10_s, one in ten longer than p90_s
     i64 n_runs = 0;
 };
 

@@ -30,8 +30,8 @@ bool tensor_ranks_fit(const LayoutQuery& query, i64 tp) {
            query.parallel.pad_vocab_to % tp == 0;
 }
 
-// A stage of a pipeline. Later stages with the same number of layers need at most as much memory,
-// because they have fewer micro-batches in flight.
+// A stage of a pipeline. A later stage with the same number of layers, and equally without
+// embedding and head, needs at most as much memory, because it has no more micro-batches in flight.
 struct Stage {
     i64 rank = 0;
     std::vector<spec::ModelPart> parts;
@@ -107,8 +107,8 @@ i64 bytes_of(const LayoutQuery& query, Grid& grid, const Layout& layout) {
 }
 
 // The search of one query. The candidates of a grid share its parts of the model, their elements
-// and their micro-batches in flight: computing these for each candidate would take seconds for a
-// large model on 10,000 GPUs.
+// and their micro-batches in flight, because computing these for each candidate would take seconds
+// for a large model on 10,000 GPUs.
 class Search {
   public:
     explicit Search(const LayoutQuery& query) : query_(query) {}

@@ -27,7 +27,7 @@ struct LayoutQuery {
     bool is_megatron = false;
     i64 n_gpus = 0;                          // GPUs of the whole run
     i64 memory_bytes = 0;                    // memory of one GPU
-    i64 allowance_bytes = 0;                 // GPU memory besides buffers and NCCL
+    i64 allowance_bytes = 0;                 // GPU memory in addition to buffers and NCCL
     i64 batch = 0;                           // samples of a step
     std::optional<i64> tp, pp, micro_batch;  // nullopt: the search tries all values
     std::vector<spec::Recompute> recomputes;
@@ -58,11 +58,11 @@ struct LayoutSearch {
     std::optional<Layout> smallest;  // if none fits: the layout that needs least memory
 };
 
-// Tries every combination. TP divides the GPUs of a node, the heads, the groups, the MLP width and
-// the padding of the vocabulary. PP is at most the number of layers; layers are divided over stages
-// as in lm-train. The micro-batch size is at most max_micro_batch and divides the batch of a
-// replica. With interleaving, PP x chunks divides the layers, and PP divides the micro-batches. If
-// `query` gives a value, only this value is tried.
+// Tries every combination. TP divides the number of GPUs, the GPUs of a node, the heads, the
+// groups, the MLP width and --pad-vocab-size-to. PP is at most the number of layers; layers are
+// divided over stages as in lm-train. The micro-batch size is at most max_micro_batch and divides
+// the batch of a replica. With interleaving, PP x chunks divides the layers, and PP divides the
+// micro-batches. If `query` gives a value, only this value is tried.
 LayoutSearch search_layouts(const LayoutQuery& query);
 
 }  // namespace lm::cost

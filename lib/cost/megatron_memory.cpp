@@ -18,12 +18,13 @@ double input_bytes(const ModelConfig& model, const ParallelConfig& parallel,
     return 2 * as_double(step.rows()) * as_double(model.hidden) / share;
 }
 
-// Returns the bytes that a layer without recomputation keeps for one micro-batch (section 4.1,
+// Returns the bytes that a layer without full recomputation keeps for one micro-batch (section 4.1,
 // tables 1 and 2), with 2-byte activations. Every tensor rank keeps the whole inputs of the norms,
 // of query-key-value and of the MLP, and two dropout masks (10 bytes of [rows, h]), unless sequence
 // parallelism divides them. Tensor ranks divide query, key and value, the input of the output
 // projection, and the inputs and the output of the activation function. Unfused attention keeps the
-// softmax, the dropped scores and a mask, 5 bytes a score.
+// softmax, the dropped scores and a mask, 5 bytes a score, unless selective recomputation computes
+// them again.
 double layer_bytes(const ModelConfig& model, const ParallelConfig& parallel,
                    const StepShape& step) {
     const double rows = as_double(step.rows());

@@ -20,8 +20,8 @@ constexpr i64 nvls_bytes_of_channel = 2 * mib;  // for each rank of the node
 constexpr i64 nvls_counter_bytes = 2 * mib;     // a page
 constexpr i64 least_nvls_ranks = 3;             // NCCL 2.30: 2
 
-// Returns the memory of a communicator for collectives. `n_channels`: 0: no limit. `n_in_node`:
-// number of the communicator's ranks in the node of this rank.
+// Returns the memory of a communicator for collectives. `n_channels` 0 means no limit. `n_in_node`
+// is the number of the communicator's ranks in the node of this rank.
 i64 collectives_bytes(i64 n_channels, i64 n_in_node, bool nvls) {
     if (n_channels == 0) n_channels = unlimited_channels;
     const i64 ring = n_channels * 2 * connection_bytes + first_operations_bytes;

@@ -65,7 +65,8 @@ struct NcclUse {
 // NVLS (NVLink SHARP, H100 and later with NVSwitch) is available to communicators with more than
 // two ranks in a node, here of 8 GPUs. It has up to 16 channels, each with two buffers of 8 steps
 // of 128 KiB for each rank of the node (transport/nvls.cc, ncclNvlsBufferSetup): 256 MiB with 8
-// ranks. Their counters take a page of 2 MiB. (The buffers of 2.20 and 2.21 have 6 and 3 MiB.)
+// ranks. The counters of the buffers take a page of 2 MiB. (In NCCL 2.20 and 2.21, the buffers have
+// 6 and 3 MiB.)
 i64 nccl_bytes(const spec::ModelConfig& model, const spec::ParallelConfig& parallel, i64 pp_rank,
                const NcclUse& use);
 

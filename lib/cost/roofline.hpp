@@ -19,7 +19,7 @@ double stream_seconds(const Hardware& gpu, double bytes);
 // The ranks of a collective, and their share of the links.
 struct RankGroup {
     double n = 1;         // ranks
-    double per_node = 1;  // ranks in a node; n: all are in one node
+    double per_node = 1;  // ranks in a node; n or more: all ranks are in one node
     double sharing = 1;   // groups that use the network of a node at the same time
     bool in_node() const { return per_node >= n; }
     double nodes() const { return in_node() ? 1 : n / per_node; }
@@ -35,11 +35,11 @@ double link_rate(const Hardware& gpu, const RankGroup& group);
 // of collective communication operations in MPICH", section 4). A ring enters each node once.
 double ring_seconds(const Hardware& gpu, const RankGroup& group, double bytes);
 
-// Returns the seconds of an all-reduce of `bytes`: of the faster algorithm for this size, as NCCL
-// chooses. A ring takes twice ring_seconds(). Double binary trees between nodes, with a chain in
-// each node, have 2 (log2(nodes) + ranks in a node - 1) steps instead of 2 (n - 1), but reach 0.92
-// of the bandwidth and send all bytes twice (NCCL 2.28, src/graph/tuning.cc; Sanders, Speck and
-// Traeff 2009, "Two-tree algorithms for full bandwidth broadcast, reduction and scan").
+// Returns the seconds of an all-reduce of `bytes` with the algorithm that is faster for this size,
+// as NCCL chooses it. A ring takes twice ring_seconds(). Double binary trees between nodes, with a
+// chain in each node, have 2 (log2(nodes) + ranks in a node - 1) steps instead of 2 (n - 1), but
+// reach 0.92 of the bandwidth and send all bytes twice (NCCL 2.28, src/graph/tuning.cc; Sanders,
+// Speck and Traeff 2009, "Two-tree algorithms for full bandwidth broadcast, reduction and scan").
 double all_reduce_seconds(const Hardware& gpu, const RankGroup& group, double bytes);
 
 }  // namespace lm::cost

@@ -40,10 +40,10 @@ double largest_rank_parameters(const spec::ModelConfig& model,
 StepTime step_time(const SimulatedStep& step, const Hardware& gpu, const TrainingProgram& trainer,
                    std::vector<PipelineEvent>* events = nullptr);
 
-// Estimates step_time() without a simulation of the schedule: returns the time of n - 1
-// micro-batches on the busiest stage plus the time of one micro-batch on all stages. The error is
-// at most a few per cent. For long pipelines, quick_step_time() is 1000 times as fast as
-// step_time(). search_layouts() sorts its layouts by this estimate.
+// Estimates step_time() without a simulation of the schedule: adds the time of all micro-batches on
+// the busiest stage, and the time of one micro-batch on the other stages divided by the number of
+// chunks of a stage. The error is at most a few per cent. For long pipelines, quick_step_time() is
+// 1000 times as fast as step_time(). search_layouts() sorts its layouts by this estimate.
 StepTime quick_step_time(const SimulatedStep& step, const Hardware& gpu,
                          const TrainingProgram& trainer);
 

@@ -43,7 +43,7 @@ TrainingTime training_time(const TrainingPlan& plan, const std::vector<spec::Ram
     }
     if (plan.eval_interval) {
         // The forward pass is a third of a step. With recomputation of all layers, a step has two
-        // forward passes, so that one of them is a quarter.
+        // forward passes, and each forward pass is a quarter of the step.
         const double forward_s =
             time.full_iteration_s / (3 + recomputed_share(plan.model, plan.parallel));
         time.evaluations_s = as_double(n_iterations(steps) / *plan.eval_interval) *

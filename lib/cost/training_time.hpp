@@ -38,9 +38,9 @@ struct TrainingTime {
 // Returns the number of iterations of `steps`.
 i64 n_iterations(const std::vector<spec::RampStep>& steps);
 
-// Returns the time of the iterations `steps` (of ramp_steps()). With flops_per_s a smaller batch
-// has a larger pipeline bubble, (PP - 1) / micro-batches. An evaluation computes only the forward
-// pass.
+// Returns the time of the iterations `steps` (of ramp_steps()). With flops_per_s, a batch smaller
+// than the full batch has a larger pipeline bubble, (PP - 1) / (micro-batches * chunks of a stage).
+// An evaluation computes only the forward pass.
 TrainingTime training_time(const TrainingPlan& plan, const std::vector<spec::RampStep>& steps);
 
 }  // namespace lm::cost

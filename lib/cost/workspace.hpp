@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The bytes of the workspace: the maximum over all operations, which use the workspace in turn.
+// The bytes of the workspace. The operations use the workspace in turn, so it is large enough for
+// the largest of them.
 #pragma once
 
 #include "cost/activation_plan.hpp"

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The interface to the engine that computes a model's logits on the CPU, token by token. lib/infer
-// implements it in liblm_train.so, which open_engine() opens when it is called: programs that only
-// list or copy checkpoints start without that library.
+// implements it in liblm_train.so. Only open_engine() opens this library, so programs that only
+// list or copy checkpoints start without it.
 #pragma once
 
 #include <functional>
@@ -51,9 +51,9 @@ class Engine {
     // Appends tokens: at least one, and no more than fit into the context. Returns the logits
     // [vocab_size] of the next token, valid until the next call.
     virtual std::span<const float> append(std::span<const i32> tokens) = 0;
-    // Appends tokens, and scores a next token after each of the last targets.size() tokens: writes
-    // to scores[i] the score of targets[i] as the token that follows the i-th of these.
-    // targets.size() <= tokens.size().
+    // Appends tokens. Scores targets[i] as the token that follows the i-th of the last
+    // targets.size() appended tokens, and writes this score to scores[i]. targets.size() <=
+    // tokens.size().
     virtual void score(std::span<const i32> tokens, std::span<const i32> targets,
                        std::span<TokenScore> scores) = 0;
 };

@@ -31,9 +31,9 @@ struct ModelTokenizer {
 // Returns the tokenizer that `choice` names. If `choice` names none, returns the tokenizer of the
 // files tokenizer.json, or vocab.json and merges.txt, in one of the model's directories. Without
 // such files, returns the GPT-2 or the byte tokenizer, whichever has the digest that the model
-// states. If the model states no digest, returns the one with as many ids as the model, and prints
-// a note. When the digest of the tokenizer differs from the digest that the model states, warns if
-// the numbers of ids are equal, else throws Error(usage).
+// states. If the model states no digest, returns whichever of these two tokenizers has as many ids
+// as the model, and prints a note. When the digest of the tokenizer differs from the digest that
+// the model states, warns if the numbers of ids are equal, else throws Error(usage).
 ModelTokenizer find_tokenizer(const OpenedModel& model, const text::TokenizerChoice& choice);
 
 // Throws Error(usage) when no tokenizer was found.

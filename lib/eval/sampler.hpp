@@ -9,10 +9,10 @@
 
 namespace lm::eval {
 
-// Sampling divides the logits by the temperature and keeps the top_k most probable tokens. From
-// these tokens it keeps the smallest set of the most probable ones whose probabilities sum to at
-// least top_p (Holtzman et al. 2020, "The curious case of neural text degeneration"), as
-// transformers' generate() does.
+// Sampling divides the logits by the temperature and keeps the top_k most probable tokens. It then
+// scales the probabilities of these tokens to the sum 1, and keeps the fewest most probable tokens
+// whose probabilities sum to at least top_p (Holtzman et al. 2020, "The curious case of neural text
+// degeneration"), as transformers' generate() does.
 struct Sampling {
     double temperature = 0;  // 0: greedy, the most probable token
     i64 top_k = 0;           // 0: all

@@ -116,10 +116,12 @@ Line parse_line(std::string_view text, const std::string& where, const std::stri
     }
     for (const Passage& choice : line.choices) {
         if (choice.text.has_value() == line.context.text.has_value()) continue;
-        run_error(where, "has a text and ids: give all as texts or all as ids");
+        run_error(where,
+                  "has both texts and lists of ids: give the context and all continuations in one "
+                  "of the two forms");
     }
     const i64 n = std::ssize(line.choices);
-    if (n == 0) run_error(where, "'choices' is empty");
+    if (n == 0) run_error(where, "'choices' is empty: give at least one choice");
     if (line.label && (*line.label < 0 || *line.label >= n)) {
         run_error(where, "'label' is {}, expected 0 to {}", *line.label, n - 1);
     }
@@ -154,7 +156,7 @@ class LineItems final : public ScoreData {
             lines_.push_back(
                 parse_line(line, fmt::format("{}:{}", name_, number), options.text_key));
         }
-        if (lines_.empty()) usage_error(name_, "has no lines: give one JSON object in each line");
+        if (lines_.empty()) usage_error(name_, "has no JSON object: give one in each line");
     }
     i64 n_items() const override { return std::ssize(lines_); }
     bool needs_tokenizer() const override {
@@ -193,7 +195,8 @@ class LineItems final : public ScoreData {
             return encode_pair(*tokenizer.tokenizer, *line.context.text, *choice.text,
                                tokenizer.end_of_document, line.where);
         }
-        if (line.context.ids.empty()) usage_error(line.where, "'context' is empty: give an id");
+        if (line.context.ids.empty())
+            usage_error(line.where, "'context' is empty: give at least one id");
         return {line.context.ids, choice.ids};
     }
 

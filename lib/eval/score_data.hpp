@@ -26,7 +26,8 @@ class ScoreData {
     virtual ~ScoreData() = default;
     // Opens PREFIX.bin and PREFIX.idx if `path` is PREFIX or PREFIX.bin and these files exist.
     // Otherwise opens JSON Lines, for "-" from standard input, and parses all lines. Throws
-    // Error(failure) naming a line that has another form.
+    // Error(usage) when `path` does not exist or has no JSON object, and Error(failure) naming the
+    // first line that has another form.
     static std::unique_ptr<ScoreData> open(const std::string& path,
                                            const ScoreDataOptions& options);
 
@@ -40,8 +41,9 @@ class ScoreData {
     //   {"kind": "question", "index", "choices": [{"tokens", "characters", "log_probability",
     //    "greedy"}], "answer", "answer_normalized", "label", "correct", "correct_normalized"}
     // log_probability is the sum of natural logarithms. "bytes" is absent when the text is unknown.
-    // answer_normalized is the choice with the largest log_probability / characters; spaces at the
-    // start do not count as characters.
+    // answer is the index of the choice with the largest log_probability, answer_normalized the
+    // index of the choice with the largest log_probability / characters. Spaces at the start of a
+    // choice do not count as characters. For a choice of ids, "characters" is the number of ids.
     virtual io::OrderedJson score(i64 item, Engine& engine,
                                   const ModelTokenizer& tokenizer) const = 0;
 };
@@ -50,11 +52,11 @@ class ScoreData {
 class ScoreTotals {
   public:
     void add(const io::OrderedJson& line);
-    // Returns {"kind": "total", ...}. If there were documents, it has the members documents,
-    // tokens, bytes, loss (per token), perplexity and bits_per_byte; if there were requests, the
-    // members requests, request_tokens, request_loss (per token) and greedy (a share); if there
-    // were questions, the members questions, accuracy and accuracy_normalized (over the questions
-    // with a label).
+    // Returns {"kind": "total", ...}. Documents add the members documents, tokens, bytes, loss (per
+    // token), perplexity and bits_per_byte. Requests add the members requests, request_tokens,
+    // request_loss (per token) and greedy (a share of the requests). Questions add the members
+    // questions, accuracy and accuracy_normalized; both accuracies are shares of the questions with
+    // a label. A member whose value is unknown is absent.
     io::OrderedJson to_json() const;
 
   private:

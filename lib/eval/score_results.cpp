@@ -55,7 +55,8 @@ ScoreResults ScoreResults::open(const std::string& path, const io::OrderedJson& 
         return results;
     }
     lines.erase(lines.begin());
-    if (!lines.empty()) note("{}: continues after {} results", path, lines.size());
+    if (!lines.empty())
+        note("{}: continues an unfinished run: number of results so far: {}", path, lines.size());
     results.earlier_ = std::move(lines);
     return results;
 }

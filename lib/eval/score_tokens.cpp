@@ -22,8 +22,8 @@ void add(TokensScore& sum, std::span<const TokenScore> scores) {
     }
 }
 
-// The tokens that the model reads for one pair: all tokens except the last one. For the last
-// `targets` of these tokens, the next token is scored.
+// The tokens that the model reads for one pair: all tokens except the last one. For each of the
+// last targets.size() of these tokens, the next token is scored.
 struct Reading {
     std::vector<i32> tokens;
     std::span<const i32> targets;
@@ -34,7 +34,8 @@ Reading reading_of(const TokenPair& pair, i64 context, const std::string& object
     if (pair.continuation.empty()) {
         run_error(object,
                   "the continuation has no token of its own, because it is empty or the tokenizer "
-                  "joins it with the end of the context: begin the continuation with a space");
+                  "merges it with the end of the context: give at least one id, or a text that "
+                  "begins with a space");
     }
     if (std::ssize(pair.continuation) > context) {
         usage_error(object,

@@ -15,7 +15,7 @@ namespace lm::eval {
 struct TokensScore {
     double log_probability = 0;  // sum of the natural logarithms
     i64 tokens = 0;              // number of tokens in the sum
-    bool greedy = true;          // each token is the most probable one
+    bool greedy = true;          // no other token was more probable than any of them
 };
 
 // Returns the score of all tokens of a document, as loglikelihood_rolling() of
@@ -30,16 +30,17 @@ struct TokenPair {
     std::vector<i32> continuation;
 };
 
-// Encodes both texts together. Spaces at the end of the context belong to the continuation, as in
-// _encode_pair() of lm-evaluation-harness. The token `before` replaces an empty context; if
-// `before` is -1, throws Error(usage) naming `object`.
+// Encodes both texts together. White space at the end of the context belongs to the continuation,
+// as in _encode_pair() of lm-evaluation-harness. The token `before` replaces a context that is
+// empty or only white space. If `before` is -1, such a context throws Error(usage) naming `object`.
 TokenPair encode_pair(const text::Tokenizer& tokenizer, const std::string& context,
                       const std::string& continuation, i32 before, const std::string& object);
 
 // Returns the scores of the continuations of several pairs. The model reads the common prefix of
-// all pairs only once. A pair that is n tokens longer than the model's context loses its first n
-// tokens. Throws Error(usage) naming `object` when a continuation alone is longer than the model's
-// context, or has an id beyond the vocabulary.
+// all pairs only once. The model reads all tokens of a pair except the last one. If these are n
+// tokens more than the model's context, the first n tokens are dropped. Throws Error(usage) naming
+// `object` when a continuation alone is longer than the model's context, or when a pair has an id
+// beyond the vocabulary. Throws Error(failure) when a continuation is empty.
 std::vector<TokensScore> score_pairs(Engine& engine, std::span<const TokenPair> pairs,
                                      const std::string& object);
 

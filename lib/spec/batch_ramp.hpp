@@ -44,8 +44,8 @@ struct BatchRamp {
     // Returns the batch size of the iteration that starts after `consumed_samples` samples.
     i64 batch_at(i64 consumed_samples) const;
 
-    // Returns true when the iteration that starts after `consumed_samples` samples, and every later
-    // one, has the full batch size.
+    // Returns true when there is no ramp, or when more than `samples` samples are consumed. Then
+    // the next iteration and all later iterations have the full batch size.
     bool is_full(i64 consumed_samples) const { return start == 0 || consumed_samples > samples; }
 
     // Returns one step for each batch size of the ramp. The last step has the full batch size and

@@ -48,13 +48,13 @@ struct ModelConfig {
     double hidden_dropout = 0.1;
     double init_std = 0.02;
 
-    // Fills the derived values, then checks all values. Throws Error(usage) naming the flag and a
-    // value that works.
+    // Fills the derived values, then checks all values. Throws Error(usage) naming the flag whose
+    // value is invalid.
     void resolve();
 
     i64 qkv_rows() const { return (n_heads + 2 * n_groups) * head_dim; }
     i64 attention_width() const { return n_heads * head_dim; }
-    // Returns the elements of a head that rotary positions rotate.
+    // Returns the number of elements of a head that rotary positions rotate.
     i64 rotary_dim() const;
     bool has_qkv_bias() const { return linear_bias || qkv_bias; }
 };

@@ -10,14 +10,16 @@
 namespace lm::spec {
 namespace {
 
-// The smallest positive number of fp16. With a smaller scale, even a gradient of 1 becomes 0.
+// The smallest positive number of fp16. With a scale of at most half this number, even a gradient
+// of 1 rounds to 0.
 constexpr double least_scale = 0x1p-24;
 
 void check_scale(std::string_view flag, double value) {
     check_above(flag, value, 0);
     if (value < least_scale) {
-        usage_error(flag, "{:g} rounds gradients to 0 in fp16: use at least {:g}", value,
-                    least_scale);
+        usage_error(
+            flag, "{0:g} is less than {1:g}, the smallest positive fp16 number: use at least {1:g}",
+            value, least_scale);
     }
     if (value > std::numeric_limits<float>::max()) {
         usage_error(flag, "{:g} exceeds the range of fp32: use at most 3.4e38", value);

@@ -13,9 +13,9 @@ namespace lm::spec {
 // The activations that backward recomputes (Korthikanti et al. 2022, arXiv 2205.05198). The scores
 // and probabilities of attention are always recomputed and never stored. selective: also recomputes
 // the outputs of norms and activation functions, which need no matrix product. full: recomputes all
-// activations of a layer from its stored input. `uniform` stores the input of each group of
-// `n_layers` layers and recomputes the group. `block` recomputes the first `n_layers` layers of
-// each pipeline chunk one by one, and no other layer.
+// activations of layers from stored inputs. `uniform` stores the input of each group of `n_layers`
+// layers and recomputes the group. `block` recomputes the first `n_layers` layers of each pipeline
+// chunk one by one, and no other layer.
 struct Recompute {
     enum class Granularity { none, selective, full };
     enum class Method { uniform, block };
@@ -53,8 +53,8 @@ struct ParallelConfig {
     bool sequence_parallel = false;  // divide norms and dropout over tensor ranks by rows
     i64 n_chunks = 1;                // chunks of each stage; more than 1: the interleaved schedule
     PipelineBalance balance = PipelineBalance::layers;
-    // The number of layers of the first and of the last stage; 0: not given. `balance` divides the
-    // other layers over the stages without a given number.
+    // The number of layers of the first and of the last stage; 0: not given. The other layers are
+    // divided evenly over the stages without a given number.
     i64 first_stage_layers = 0;
     i64 last_stage_layers = 0;
     Recompute recompute = {};

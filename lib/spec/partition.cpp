@@ -22,8 +22,8 @@ Cuts even_cuts(i64 n, i64 n_parts) {
 }
 
 // Divides the layers of each stage over its chunks. Entry chunk * n_stages + stage of the result is
-// the first layer of that chunk. The layers are divided over the stages before the chunks, so the
-// stages are balanced even if the chunks are not.
+// the first layer of that chunk. The layers are divided first over the stages, then over the chunks
+// of each stage, so the stages are balanced even if the chunks are not.
 Cuts interleave(const Cuts& stages, i64 n_chunks) {
     Cuts cuts{0};
     for (i64 chunk = 0; chunk < n_chunks; ++chunk) {
@@ -138,9 +138,10 @@ Cuts cuts_of(const ModelConfig& config, const ParallelConfig& parallel) {
 // Returns the cuts, and throws Error(usage) as first_layer() does.
 Cuts checked_cuts(const ModelConfig& config, const ParallelConfig& parallel) {
     if (parallel.n_parts() > counted_layers(config, parallel)) {
-        usage_error("--pipeline-model-parallel-size",
-                    "{} stages x {} chunks exceed --num-layers {}", parallel.pp, parallel.n_chunks,
-                    config.n_layers);
+        usage_error(
+            "--pipeline-model-parallel-size",
+            "{} stages x {} chunks exceed --num-layers {}: use fewer stages or larger chunks",
+            parallel.pp, parallel.n_chunks, config.n_layers);
     }
     Cuts cuts = cuts_of(config, parallel);
     for (size_t i = 0; i + 1 < cuts.size(); ++i) {
@@ -148,8 +149,8 @@ Cuts checked_cuts(const ModelConfig& config, const ParallelConfig& parallel) {
                                (i + 2 == cuts.size() && counts_head(parallel));
         if (cuts[i] < cuts[i + 1] || end_alone) continue;
         usage_error("--pipeline-model-parallel-size",
-                    "chunk {} of {} (stages x chunks of a stage) has none of the {} layers: use "
-                    "fewer stages or another --pp-partition-method",
+                    "chunk {}, counted from 0, of the {} chunks of all stages has no layer "
+                    "(--num-layers {}): use fewer stages or another --pp-partition-method",
                     i, parallel.n_parts(), config.n_layers);
     }
     return cuts;

@@ -19,10 +19,10 @@ inline i64 head_unit(const ModelConfig& config) {
 }
 
 // Returns the first layer of the chunk with index `part` among the chunks of all stages (see
-// ModelPart), 0 <= part <= n_parts(); n_layers for part = n_parts(). Throws Error(usage) when a
-// chunk would have no layer. When the embedding counts as a layer (ParallelConfig::balance), the
-// first chunk may have only the embedding. When the head counts as a layer, the last chunk may have
-// only the head.
+// ModelPart), 0 <= part <= n_parts(). Returns n_layers for part = n_parts(). Throws Error(usage)
+// when a chunk would have no layer. When the embedding counts as a layer (ParallelConfig::balance),
+// the first chunk may have only the embedding. When the head counts as a layer, the last chunk may
+// have only the head.
 i64 first_layer(const ModelConfig& config, const ParallelConfig& parallel, i64 part);
 
 // Returns the number of layers that ParallelConfig::balance divides, including the embedding and

@@ -16,8 +16,8 @@ Shape Box::shape() const {
 
 namespace {
 
-// Returns the first of `n` granules (key-value groups with their heads, or rows) that tensor rank
-// `tp_rank` has.
+// Returns the index of the first of `n` granules (key-value groups with their heads, or columns of
+// the MLP) that tensor rank `tp_rank` has.
 i64 first_granule(i64 n, const ParallelConfig& parallel, i64 tp_rank) {
     return n * tp_rank / parallel.tp;
 }

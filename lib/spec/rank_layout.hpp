@@ -77,12 +77,13 @@ struct RankElements {
 };
 RankElements rank_elements(const ModelConfig& config, const ParallelConfig& parallel, i64 tp_rank);
 
-// The heads, MLP columns and vocabulary rows of a tensor rank. The parts of two ranks may differ by
-// one granule: a key-value group with its heads, or a row.
+// The heads, MLP columns and vocabulary rows of a tensor rank. Between two ranks, n_groups and ffn
+// differ by at most 1, and n_heads by at most the heads of one group. vocab_rows is equal on all
+// ranks.
 struct TensorShare {
     i64 n_heads = 0;
     i64 n_groups = 0;
-    i64 ffn = 0;
+    i64 ffn = 0;          // columns of the MLP
     i64 first_head = 0;   // global index of local head 0
     i64 vocab_rows = 0;   // rows of the word embedding in memory
     i64 vocab_start = 0;  // global index of row 0

@@ -15,7 +15,8 @@ namespace lm::spec {
 enum class Init { normal, zeros, ones };
 
 // The division of a tensor over tensor ranks: along dimension `dim`, at multiples of `granule`
-// elements (a head, a key-value group, a row). dim -1: every tensor rank holds the whole tensor.
+// elements (a key-value group with its heads, a row, a column). dim -1: every tensor rank holds the
+// whole tensor.
 struct Cut {
     int dim = -1;
     i64 granule = 1;
@@ -38,7 +39,7 @@ struct TensorSpec {
     // matrix product computes them together (query, key, value; gate, up).
     std::string block;
     bool vocab_rows = false;  // dimension 0 is the vocabulary, which rank_layout() pads
-    bool tied_head = false;   // the last stage has a copy as its output projection
+    bool tied_head = false;   // the last of several stages has a copy as output projection
 };
 
 // Returns the tensors in their order in memory.

@@ -154,7 +154,8 @@ TEST_CASE("published failure rates") {
     CHECK_THROWS_WITH(parse_failure_rates("f", "\na 1 2 3"),
                       "f:2: expected NAME GPUS FAILURES HOURS # SOURCE");
     CHECK_THROWS_AS(parse_failure_rates("f", "a 1 0 3 # x"), Error);
-    CHECK_THROWS_WITH(parse_failure_times("f", "# none\n"), "f: has no time between failures");
+    CHECK_THROWS_WITH(parse_failure_times("f", "# none\n"),
+                      "f: has no time between failures: write one duration in each line");
     CHECK_THROWS_AS(parse_failure_times("f", "1h 2h"), Error);
     CHECK_THROWS_AS(parse_failure_times("f", "soon"), Error);
 }
