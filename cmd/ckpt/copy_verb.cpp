@@ -83,13 +83,13 @@ ckpt::CopyResult copy_files(const ckpt::CopyPlan& plan, const Destination& to, c
         progress.finish();
         return result;
     } catch (const ckpt::DamageError&) {
-        // The source is damaged, so no later attempt can complete this copy.
+        // The source is corrupt, so no later attempt can complete this copy.
         io::remove_tree(to.is_new ? to.directory : ckpt::copy_temporary(to.step));
         throw;
     } catch (const Error&) {
         const std::string temporary = ckpt::copy_temporary(to.step);
         if (io::exists(temporary)) {
-            note("{}: keeps the files copied so far: the same command continues the copy",
+            note("{}: keeps the files copied so far: run lm-ckpt copy again to continue the copy",
                  temporary);
         }
         throw;

@@ -45,7 +45,7 @@ std::unique_ptr<eval::Engine> load_engine(const ckpt::TensorSource& tensors,
             static_cast<double>(residency.bytes_read) / std::max(residency.bytes_per_s, 1.0);
         note(
             "{}: the weights need {}, but only {} fit ({}): {} of {} layers ({}) are read from the "
-            "files again for each token, which takes about {}",
+            "files again for each token; estimated time for each token: {}",
             tensors.path(), human_size(residency.bytes), human_size(residency.limit),
             residency.whose, residency.n_layers_read, tensors.model().n_layers,
             human_size(residency.bytes_read), human_duration(seconds));
@@ -72,7 +72,7 @@ void for_each_line(const std::string& path, const std::function<void(const Reque
         visit({fmt::format("{}:{}", name, number), std::move(line)});
     }
     if (lines.bad()) run_error(name, "cannot be read: {}", std::strerror(errno));
-    if (!found) usage_error(name, "has no lines: give one JSON object in each line");
+    if (!found) usage_error(name, "has no JSON object: give one in each line");
 }
 
 }  // namespace lm::ckpt_tool

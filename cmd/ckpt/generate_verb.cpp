@@ -51,8 +51,10 @@ eval::Sampling sampling_of(const Args& args) {
         usage_error("--top-p", "must be above 0 and at most 1, got {}", sampling.top_p);
     }
     if (sampling.temperature == 0 && (args.top_k || args.top_p)) {
-        usage_error("--temperature",
-                    "0 is greedy and contradicts --top-k and --top-p: remove them");
+        usage_error(
+            "--temperature",
+            "0 selects the most probable token and does not use --top-k and --top-p: remove "
+            "these options");
     }
     return sampling;
 }
@@ -268,7 +270,7 @@ void add_generate(cli::Options& options) {
                "text to continue; -: all of standard input; empty: begin a document");
     verb.value("--prompts", &args->prompts, "FILE",
                "JSON Lines with a \"prompt\" (a text or a list of ids) and, optionally, "
-               "\"max_new_tokens\" and \"stop\"; -: standard input; prints JSON Lines");
+               "\"max_new_tokens\" and \"stop\"; -: standard input; the output is JSON Lines");
     verb.value("--max-new-tokens", &args->max_new_tokens, "N", "largest number of tokens to add");
     verb.values_added("--stop", &args->stops, "TEXT",
                       "end before this text; may be given several times");
@@ -277,11 +279,11 @@ void add_generate(cli::Options& options) {
               "remove the first tokens of a prompt that leaves no room for N new tokens");
     verb.group("Sampling");
     verb.value("--temperature", &args->temperature, "T",
-               "sample at this temperature; 0 takes the most probable token; default: 0, or 1 with "
+               "sample at this temperature; 0: the most probable token; default: 0, or 1 with "
                "--top-k or --top-p");
     verb.value("--top-k", &args->top_k, "K", "sample from the K most probable tokens; 0: all");
     verb.value("--top-p", &args->top_p, "P",
-               "sample from the fewest tokens whose probabilities sum to P");
+               "sample from the fewest tokens whose probabilities sum to at least P");
     verb.value("--seed", &args->seed, "N",
                "seed of sampling; the same seed gives the same text for any number of threads");
     add_engine_options(verb, args->engine);

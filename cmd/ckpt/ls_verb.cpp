@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // lm-ckpt ls: prints one line for each step of a checkpoint directory and of its abandoned
-// branches, and one for each left-over. Opens only manifests.
+// branches, and one line for each left-over. Opens only manifests.
 #include <unistd.h>
 
 #include <algorithm>
@@ -54,7 +54,8 @@ std::vector<Row> rows_of(const std::string& directory, const ckpt::Lineage& line
     return rows;
 }
 
-// Returns "local: 2 of 4 parts" for a local step of one host, and an empty text for any other step.
+// Returns "local: 2 of 4 parts" or "local: cannot be read" for a local step of one host, and an
+// empty text for any other step.
 std::string local_state(const ckpt::StepEntry& entry) {
     if (!io::exists(fmt::format("{}/{}", entry.path, ckpt::local_manifest_file))) return {};
     for (const ckpt::LocalStep& step : ckpt::local_steps_in(io::parent_of(entry.path), 0)) {

@@ -103,8 +103,7 @@ std::vector<ckpt::MergeSource> open_window(const Args& args) {
 std::vector<ckpt::MergeSource> open_all(const Args& args) {
     if (!args.checkpoints.empty() && !io::exists(args.checkpoints.back()) && io::exists(args.out)) {
         usage_error(args.checkpoints.back(),
-                    "does not exist: merge takes OUT, the directory to create, before the "
-                    "checkpoints");
+                    "does not exist: give OUT, the directory to create, before the checkpoints");
     }
     std::vector<ckpt::MergeSource> sources = args.window ? open_window(args) : open_listed(args);
     for (const ckpt::MergeSource& source : sources) {

@@ -57,8 +57,8 @@ std::vector<i64> complete_steps(const ckpt::Lineage& lineage) {
     return complete;
 }
 
-// Throws Error(usage) when the user asks to keep a step that does not exist: after such a typing
-// error, prune would remove the step that the user meant.
+// Throws Error(usage) when --keep names a step that is not a complete step of the current branch,
+// because after a typing error prune would remove the step that the user meant.
 void check_rules(const std::string& directory, const ckpt::KeepPolicy& policy,
                  const std::vector<i64>& complete) {
     for (const i64 step : policy.steps) {
@@ -72,8 +72,10 @@ void check_rules(const std::string& directory, const ckpt::KeepPolicy& policy,
     }
     const auto is_multiple = [&](i64 step) { return step % policy.every == 0; };
     if (policy.every > 0 && std::ranges::none_of(complete, is_multiple)) {
-        warn("--keep-every {}: keeps no step: no complete step in {} is a multiple of this number",
-             policy.every, directory);
+        warn(
+            "--keep-every {}: keeps no step, because no complete step in {} is a multiple of this "
+            "number",
+            policy.every, directory);
     }
 }
 
@@ -129,8 +131,8 @@ class Report {
     i64 freed_ = 0;
 };
 
-// Before other steps are removed, verifies every byte of the step that a run would load: a complete
-// step may have been corrupted later.
+// Before other steps are removed, verifies every byte of the step that a run would load, because a
+// complete step may have been corrupted later.
 void verify_kept(const std::string& path, const Args& args, const Report& report) {
     const Stopwatch watch;
     if (args.dry_run) return report.verified(io::base_name(path), ckpt::tree_bytes(path), 0);

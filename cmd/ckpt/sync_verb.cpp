@@ -118,7 +118,7 @@ void add_sync(cli::Options& options) {
     add_rules(verb, args->rules);
     verb.flag("--verify", &args->verify, "compare the bytes of the steps that DEST already has");
     verb.value("--bwlimit", &args->bwlimit, "SIZE", "copy at most SIZE bytes per second");
-    verb.value("--retries", &args->retries, "N", "repeat a failed transfer N times");
+    verb.value("--retries", &args->retries, "N", "repeat a failed transfer at most N times");
     verb.flag("--quiet,-q", &args->quiet, "show no progress");
 }
 

@@ -90,8 +90,8 @@ bool verify_latest(const std::string& directory, const std::vector<i64>& steps, 
 }
 
 // Verifies the steps of a directory. Sets `good` to false when a step is corrupt, and `readable` to
-// false when a step cannot be read. Returns the steps that still exist at the end: a training may
-// delete steps at the same time.
+// false when a step cannot be read. Returns the steps that still exist at the end, because a
+// training may delete steps at the same time.
 std::vector<i64> verify_all(const std::string& directory, const std::vector<i64>& steps,
                             const Args& args, bool& good, bool& readable) {
     std::vector<i64> existing;

@@ -302,9 +302,10 @@ int main(int argc, char** argv) {
         "(directory or one .safetensors or .bin file); OUT: directory to create, none with "
         "--output-dir and --against");
     options.group("Conversion");
-    options.choice("--to", &args.to, format_names(),
-                   "format of OUT; default: native for a Hugging Face model; for a checkpoint, the "
-                   "first format that supports the model");
+    options.choice(
+        "--to", &args.to, format_names(),
+        "format of OUT; default: native; for a native checkpoint, the first Hugging Face "
+        "format that supports the model");
     options.choice("--from", &args.from, format_names(), "format of IN; detected by default");
     options.choice("--dtype", &args.dtype, {"fp32", "bf16", "fp16"},
                    "type of the weights in OUT; default: the type in IN, but fp32 from Hugging "
@@ -331,11 +332,12 @@ int main(int argc, char** argv) {
                   "copy the tokenizer files of DIR, and use them for --check; by default the files "
                   "of GPT-2 if the vocabulary has GPT-2's size");
     options.flag("--check", &args.check,
-                 "compute the logits of an English text in both formats and compare them before "
-                 "OUT appears");
+                 "before OUT appears, compare the logits of an English text in both formats; for a "
+                 "Megatron OUT, compare all tensors; for a Megatron IN, check that the logits are "
+                 "finite");
     options.value("--check-python", &args.check_python, "PYTHON",
                   "with --check: also compare with the logits that transformers or megatron-core "
-                  "computes in PYTHON, which loads the model: use it only for files you trust");
+                  "computes in PYTHON; PYTHON loads the model, so use only files that you trust");
     options.value("--against", &args.against, "CKPT",
                   "with --check: compare the Hugging Face model IN with this checkpoint and write "
                   "nothing");

@@ -50,7 +50,7 @@ void Report::converted(const Formats& formats, const convert::ConversionReport& 
                        const Drift& drift) {
     if (drift.n > 0) {
         warn(
-            "{}: {} tensors are stored by several ranks, and the copies differ by up to {:.2e} "
+            "{}: number of tensors whose copies on several ranks differ: {}, by up to {:.2e} "
             "(first: {}): the copies of rank 0 are used: see lm-ckpt repair",
             in_, drift.n, drift.largest, drift.first);
     }

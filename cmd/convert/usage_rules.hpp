@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Rules of lm-convert's command line that concern several options. Each throws Error(usage).
+// Rules of lm-convert's command line that concern several options. Each function throws
+// Error(usage) when its rule is broken.
 #pragma once
 
 #include <string>

@@ -71,7 +71,7 @@ void check_tied(const SourceTensor& head, const SourceTensor& word) {
     }
     if (same) return;
     run_error(head.path(),
-              "{} differs from {} although config.json states tie_word_embeddings: correct "
+              "{} differs from {}, although tie_word_embeddings is true for this model: correct "
               "config.json",
               head.name, word.name);
 }

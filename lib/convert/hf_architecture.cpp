@@ -66,8 +66,8 @@ constexpr std::array neox_after{HfRow{"final_layer_norm.weight", "final_norm.wei
 constexpr std::array<std::string_view, 3> neox_buffers{".attention.bias", ".attention.masked_bias",
                                                        ".rotary_emb.inv_freq"};
 
-// The names of Llama, Mistral, StarCoder2, StableLM, Nemotron, Qwen2 and Qwen3. A row is skipped if
-// the model does not have its tensor.
+// The names of Llama, Mistral, StableLM, Nemotron, Qwen2 and Qwen3. StarCoder2 has the same names
+// outside the layers. A row is skipped if the model does not have its tensor.
 constexpr std::array llama_before{HfRow{"embed_tokens.weight", "embedding.word.weight"}};
 constexpr std::array llama_layer{HfRow{"self_attn.q_proj.weight", "attention.query.weight"},
                                  HfRow{"self_attn.q_proj.bias", "attention.query.bias"},
@@ -339,11 +339,11 @@ void check_fits(const HfArchitecture& architecture, const spec::ModelConfig& con
     const std::optional<Misfit> found = misfit(architecture, config);
     if (!found) return;
     const std::string others = names_that_fit(config);
-    usage_error(
-        found->flag, "the model has {}, which {} ({}) cannot express: {}{}", found->has,
-        name_of(architecture.format), architecture.class_name,
-        others.empty() ? "no known class of transformers does: use --to megatron-lm" : "use --to ",
-        others);
+    usage_error(found->flag, "the model has {}, which {} ({}) cannot express: {}{}", found->has,
+                name_of(architecture.format), architecture.class_name,
+                others.empty() ? "no supported class of transformers can: use --to megatron-lm"
+                               : "use --to ",
+                others);
 }
 
 const HfArchitecture& choose_architecture(const spec::ModelConfig& config) {

@@ -59,7 +59,8 @@ struct HfArchitecture {
     Rule qkv_bias = Rule::never;  // biases of query, key and value, but no others
 };
 
-// Returns all architectures. When several can hold a model, the one that most models use is first.
+// Returns all architectures. If several architectures can hold a model, the most common of them is
+// first.
 std::span<const HfArchitecture> hf_architectures();
 const HfArchitecture& hf_architecture(Format format);
 

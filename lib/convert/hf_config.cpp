@@ -330,7 +330,7 @@ HfModel hf_model(const io::Json& json, const std::string& path) {
     const HfArchitecture& architecture = *model.architecture;
     const Keys& keys = keys_of(architecture.format);
     ModelConfig& c = model.config;
-    c.hidden_dropout = 0;  // Llama and Mistral have no dropout
+    c.hidden_dropout = 0;  // some architectures, such as Llama, have no key for it
     for (const Integer& key : keys.integers) {
         const bool older = key.other && json.contains(key.other) && !json.contains(key.key);
         const char* name = older ? key.other : key.key;

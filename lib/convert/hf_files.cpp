@@ -213,7 +213,10 @@ void copy_tokenizer(const std::string& from, const std::string& to) {
         ++n_copied;
     }
     if (n_copied == 0) {
-        usage_error("--tokenizer", "{} has no tokenizer.json, vocab.json or merges.txt", from);
+        usage_error(
+            "--tokenizer",
+            "{} has no tokenizer.json, vocab.json or merges.txt: give the directory of a tokenizer",
+            from);
     }
 }
 

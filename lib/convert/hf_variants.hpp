@@ -11,7 +11,7 @@
 
 namespace lm::convert {
 
-// Returns the first of these settings that the architecture cannot express; nullopt: none.
+// Returns the first setting of this kind that the architecture cannot express; nullopt: none.
 std::optional<Misfit> misfit_of_variants(const HfArchitecture& architecture,
                                          const spec::ModelConfig& config);
 

@@ -115,8 +115,8 @@ i64 cols_of(const Shape& shape) {
 }
 
 // Appends a block. If the block is a single row that continues the rows of the last block with the
-// same row stride, extends the last block instead: the interleaved order of query, key and value
-// would otherwise give one block for each row.
+// same row stride, extends the last block instead, because the interleaved order of query, key and
+// value would otherwise give one block for each row.
 void append(std::vector<SourceBlock>& blocks, SourceBlock block) {
     if (!blocks.empty() && block.from.rows == 1) {
         SourceBlock& last = blocks.back();
@@ -138,7 +138,7 @@ void append(std::vector<SourceBlock>& blocks, SourceBlock block) {
 
 void NativeImport::add(const MappedTensor& map, ckpt::SliceKind kind, const SourceTensor& from) {
     if (from.shape != map.shape()) {
-        run_error(from.path(), "tensor {}: expected shape {} by the configuration, got {}",
+        run_error(from.path(), "tensor {}: expected shape {} from the configuration, got {}",
                   from.name, io::Json(map.shape()).dump(), io::Json(from.shape).dump());
     }
     SourceMatrix matrix = from.matrix();
@@ -291,7 +291,7 @@ ImportVerification NativeImport::verify(const ConversionRequest& request, DType 
                         name_of(piece.kind));
         if (n_bad[i] > 0) {
             result.problems.push_back(
-                fmt::format("{}: {} numbers are not finite", name, n_bad[i].load()));
+                fmt::format("{}: number of values that are not finite: {}", name, n_bad[i].load()));
         }
         if (const double largest = reading.drift[{piece.tensor, piece.kind}]; largest > 0) {
             result.problems.push_back(

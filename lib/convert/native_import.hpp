@@ -49,14 +49,14 @@ class NativeImport {
     // each tensor.
     std::string tensor_with_other_masters(DType weights) const;
 
-    // Reads the elements [begin, end) of a tensor to `out`. If masters are requested but missing,
-    // reads the weights. Thread-safe.
+    // Reads the elements [begin, end) of a tensor to `out`. If the tensor has no source of `kind`,
+    // reads its weights. Thread-safe.
     void load(const std::string& tensor, ckpt::SliceKind kind, DType dtype, i64 begin, i64 end,
               std::byte* out, SourceReaders& readers) const;
 
     // Writes the step into the directory request.out, which appears whole or not at all. All
     // members of `info` except the model and the command line must be set. Throws Error(failure)
-    // when a tensor has rows without a source.
+    // when a tensor has elements without a source.
     ConversionReport write(const ConversionRequest& request, ckpt::SaveInfo info) const;
 
     // Reads all tensors, with weights of type `weights`, and reports numbers that are not finite

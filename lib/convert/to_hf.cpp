@@ -29,7 +29,7 @@ class Exporter {
         : request_(request), architecture_(architecture), checkpoint_(checkpoint) {
         const DType stored = checkpoint_.manifest().tensors.at(0).dtype;
         dtype_ = request.dtype.value_or(stored);
-        // If the requested type is the stored one, uses the stored weights; otherwise converts the
+        // If the requested type is the stored type, uses the stored weights. Otherwise converts the
         // masters, which are more exact.
         kind_ = dtype_ == stored ? ckpt::SliceKind::weight : ckpt::SliceKind::master;
     }
@@ -65,8 +65,8 @@ class Exporter {
         writer.commit();
     }
 
-    // Writes a PyTorch shard. Omits a tied head, because transformers ties the head to the
-    // embedding when it loads the model.
+    // Writes a PyTorch shard. `names` never has a tied head, because transformers ties the head to
+    // the embedding when it loads the model.
     void write_torch_shard(const std::string& path, const std::vector<std::string>& names) {
         PickleWriter pickle;
         std::vector<ExportedTensor> tensors;

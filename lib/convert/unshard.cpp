@@ -48,7 +48,7 @@ class Unsharder {
         stem_.resize(stem_.size() - ending.size());
         const DType stored = source.tensors().at(0).dtype;
         dtype_ = request.dtype.value_or(stored);
-        // If the requested type is the stored one, uses the stored weights; otherwise converts the
+        // If the requested type is the stored type, uses the stored weights. Otherwise converts the
         // masters, which are more exact.
         kind_ = dtype_ == stored ? ckpt::SliceKind::weight : ckpt::SliceKind::master;
     }

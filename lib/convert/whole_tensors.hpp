@@ -16,8 +16,8 @@
 
 namespace lm::convert {
 
-// Keeps the two tensors that were requested last: some threads may use the end of a tensor while
-// others load the next tensor. Thread-safe.
+// Keeps two tensors, because some threads may use the end of a tensor while others load the next
+// tensor. A third tensor replaces the tensor that was loaded first. Thread-safe.
 class WholeTensors {
   public:
     using Key = std::shared_ptr<const void>;

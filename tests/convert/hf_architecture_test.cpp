@@ -175,7 +175,7 @@ void check_refusal(Format format, const ModelConfig& c, const std::set<std::stri
     CHECK(text.starts_with(flag + ": the model has "));
     CHECK(!held_values.contains(value_of(flag, c)));
     std::string remedy =
-        holding.empty() ? "no known class of transformers does: use --to megatron-lm" : "";
+        holding.empty() ? "no supported class of transformers can: use --to megatron-lm" : "";
     for (const HfArchitecture& other : hf_architectures()) {
         if (!holding.contains(other.format)) continue;
         remedy += fmt::format("{}{}", remedy.empty() ? "use --to " : " or ", name_of(other.format));

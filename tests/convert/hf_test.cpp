@@ -308,7 +308,7 @@ TEST_CASE("an unsupported model is refused with the flag or the tensor") {
     CHECK_THAT(
         import_error("wrong", Exit::failure),
         ContainsSubstring(
-            "h.0.mlp.c_fc.weight: expected shape [40,160] by the configuration, got [40,100]"));
+            "h.0.mlp.c_fc.weight: expected shape [40,160] from the configuration, got [40,100]"));
     test::write(scratch / "wrong/config.json", R"({"model_type": "bert"})");
     CHECK_THAT(import_error("wrong", Exit::usage), ContainsSubstring("got 'bert'"));
     io::remove_tree(scratch / "wrong/config.json");
@@ -448,7 +448,7 @@ TEST_CASE("a model that no class of transformers holds names the flag") {
     config.position = spec::PositionEmbedding::none;
     CHECK_THAT(test::error_of([&] { choose_architecture(config); }, Exit::usage),
                ContainsSubstring("--position-embedding-type: the model has none") &&
-                   ContainsSubstring("no known class of transformers does"));
+                   ContainsSubstring("no supported class of transformers can"));
     auto bloom = test::bloom_model(1, 4, 4);
     CHECK_THAT(
         test::error_of([&] { choose_architecture(bloom); }, Exit::usage),

@@ -136,10 +136,9 @@ TEST_CASE("incomplete and unsuitable Megatron checkpoints are refused") {
     CHECK_FALSE(io::exists(scratch / "x"));
     to_megatron_lm(request_of(scratch / "a", scratch / "lm", 2, 2));
     io::remove_tree(scratch / "lm/iter_0000003/mp_rank_01_001");
-    CHECK_THAT(
-        test::error_of([&] { from_megatron_lm(request_of(scratch / "lm", scratch / "x")); }),
-        ContainsSubstring(
-            "mp_rank_01_001/model_optim_rng.pt: does not exist, but args states 2 tensor ranks"));
+    CHECK_THAT(test::error_of([&] { from_megatron_lm(request_of(scratch / "lm", scratch / "x")); }),
+               ContainsSubstring("mp_rank_01_001/model_optim_rng.pt: does not exist, but the "
+                                 "checkpoint's args state 2 tensor ranks"));
     to_megatron_deepspeed(request_of(scratch / "a", scratch / "ds", 2));
     io::remove_tree(scratch / "ds/global_step3/layer_03-model_01-model_states.pt");
     CHECK_THAT(

@@ -83,7 +83,7 @@ expect 2 'prompt: has 65 tokens, but the model.s context is 64 tokens: shorten t
     lm-ckpt generate c --prompt "$(printf '%065d' 0)"
 expect 2 'prompt: is not valid UTF-8 at byte 2' lm-ckpt generate c --prompt $'a\xff'
 expect 2 'temperature: must be at least 0' lm-ckpt generate c --prompt a --temperature=-1
-expect 2 'temperature: 0 is greedy and contradicts' lm-ckpt generate c --prompt a --temperature 0 --top-p 0.5
+expect 2 'temperature: 0 selects the most probable token and does not use' lm-ckpt generate c --prompt a --temperature 0 --top-p 0.5
 expect 2 'top-p: must be above 0' lm-ckpt generate c --prompt a --top-p 0
 echo '{"prompt": [1, 300]}' >bad.jsonl
 expect 2 'bad.jsonl:1: has the id 300, but the ids of the model are 0 to 256' lm-ckpt generate c --prompts bad.jsonl
@@ -91,7 +91,7 @@ echo '{"text": "a"}' >bad.jsonl
 expect 3 "bad.jsonl:1: 'prompt' is missing" lm-ckpt generate c --prompts bad.jsonl
 echo '{' >bad.jsonl
 expect 3 'bad.jsonl:1: not valid JSON' lm-ckpt generate c --prompts bad.jsonl
-expect 2 'has no lines' lm-ckpt generate c --prompts /dev/null
+expect 2 'has no JSON object' lm-ckpt generate c --prompts /dev/null
 echo '{"prompt": "a", "max_new_tokens": -1}' >bad.jsonl
 expect 3 "bad.jsonl:1: 'max_new_tokens' must be at least 0, got -1" lm-ckpt generate c --prompts bad.jsonl
 echo '{"prompt": "a", "stop": [1]}' >bad.jsonl

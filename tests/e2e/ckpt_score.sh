@@ -100,7 +100,7 @@ bad "expected an object with 'text', or with 'context'" '{"prompt": "a"}'
 bad "expected an object with 'text'" '[1]'
 bad "'continuation' is missing" '{"context": "a"}'
 bad "the continuation has no token of its own" '{"context": "a", "continuation": ""}'
-bad "has a text and ids" '{"context": "a", "continuation": [1]}'
+bad "has both texts and lists of ids" '{"context": "a", "continuation": [1]}'
 bad "'choices' is empty" '{"context": "a", "choices": []}'
 bad "'label' is 2, expected 0 to 1" '{"context": "a", "choices": ["a", "b"], "label": 2}'
 echo "{\"context\": [1], \"continuation\": [300]}" >bad.jsonl

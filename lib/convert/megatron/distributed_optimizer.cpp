@@ -194,7 +194,7 @@ bool add_gathered_state(MegatronImport& import, const PickleValue& root, const T
     if (coalesced == nullptr || !coalesced->boolean) {
         usage_error(file.path(),
                     "distributed optimizer: written by an old version of Megatron-LM: load the "
-                    "checkpoint with core 0.6 or later, and save it again");
+                    "checkpoint with megatron-core 0.6 or later, and save it again");
     }
     for (size_t chunk = 0; chunk < chunks.size(); ++chunk) {
         const PickleValue& tensors = only_type(at_key(root, static_cast<i64>(chunk)), file.path());

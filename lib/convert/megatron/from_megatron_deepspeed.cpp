@@ -47,7 +47,7 @@ class Importer {
             for (i64 rank = 0; rank < layers_.tp(); ++rank) add_layer(layer, rank);
         }
         if (layers_.n_transformer_layers() != import_.config().n_layers) {
-            run_error(step_, "expected {} transformer layers by args, got {}",
+            run_error(step_, "expected {} transformer layers (args.num_layers), got {}",
                       import_.config().n_layers, layers_.n_transformer_layers());
         }
         for (i64 mp_rank = 0; io::exists(model_states(step_, mp_rank)); ++mp_rank) {

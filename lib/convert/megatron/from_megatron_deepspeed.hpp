@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Reads a pipeline checkpoint of Megatron-DeepSpeed and writes one of lm-utils. Reads weights from
-// the layer files, and fp32 masters and Adam moments from the ZeRO files of all data-parallel
-// ranks. Reads a universal checkpoint by from_universal.hpp.
+// Reads a pipeline checkpoint of Megatron-DeepSpeed and writes a checkpoint of lm-utils. Reads
+// weights from the layer files, and fp32 masters and Adam moments from the ZeRO files of all
+// data-parallel ranks. from_universal.hpp reads universal checkpoints.
 #pragma once
 
 #include "convert/megatron/megatron_import.hpp"

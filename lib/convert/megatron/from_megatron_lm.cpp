@@ -89,10 +89,11 @@ class Importer {
             fmt::format("{}/mp_rank_{:02}_{:03}/{}", step_, tp, pp, model_file);
         if (io::exists(staged)) return staged;
         if (pp_ == 1 && io::exists(plain)) return plain;
-        run_error(staged,
-                  "does not exist, but args states {} tensor ranks and {} stages: copy all files "
-                  "of the checkpoint",
-                  tp_, pp_);
+        run_error(
+            staged,
+            "does not exist, but the checkpoint's args state {} tensor ranks and {} stages: copy "
+            "all files of the checkpoint",
+            tp_, pp_);
     }
 
     void add_rank(MegatronImport& import, i64 tp, i64 pp) {
@@ -144,7 +145,7 @@ class Importer {
         if (!add_gathered_state(import, file.root(), file, chunks, tp, pp)) {
             run_error(
                 file.path(),
-                "the gradient buffers do not have the sizes that args and the model determine");
+                "the gradient buffers do not have the sizes that the checkpoint's args determine");
         }
     }
 

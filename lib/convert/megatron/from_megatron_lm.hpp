@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Reads a checkpoint of Megatron-LM and writes one of lm-utils: weights, fp32 masters and Adam
-// moments. Reads the format "torch" itself, and the format "torch_dist" by from_torch_dist.hpp.
+// Reads a checkpoint of Megatron-LM and writes a checkpoint of lm-utils: weights, fp32 masters and
+// Adam moments. Reads the format "torch". from_torch_dist.hpp reads the format "torch_dist".
 #pragma once
 
 #include "convert/megatron/megatron_import.hpp"

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Reads a checkpoint of Megatron-LM in the format "torch_dist" and writes one of lm-utils: weights,
-// fp32 masters and Adam moments of the plain optimizer and of all forms of the distributed
-// optimizer.
+// Reads a checkpoint of Megatron-LM in the format "torch_dist": weights, fp32 masters and Adam
+// moments of the plain optimizer and of all forms of the distributed optimizer.
 #pragma once
 
 #include "convert/megatron/megatron_import.hpp"

@@ -115,7 +115,7 @@ void add_in_matching_order(MegatronImport& import, const std::string& path,
     }
     run_error(path,
               "the optimizer state does not match the weights of {} in any known order of the "
-              "parameters: it is from another checkpoint, or its order is not supported",
+              "parameters: the state is from another checkpoint, or its order is not supported",
               other);
 }
 

@@ -58,7 +58,7 @@ class Args {
 };
 
 // Returns the name of an enum's member. Newer versions of Megatron save the name as text. Older
-// ones save a call of the enum class with the number, or a call of getattr with the name.
+// versions save a call of the enum class with the number, or a call of getattr with the name.
 std::string enum_name(const PickleValue& value) {
     if (value.is(Kind::text)) return value.text;
     if (!value.is(Kind::object) || value.items.empty()) return {};
@@ -159,9 +159,9 @@ void read_variants(const Args& args, spec::ModelConfig& c) {
     c.qkv_bias = args.flag("add_qkv_bias", false);
 }
 
-// Determines how many rows of the vocabulary are imported: `requested`, the value of --vocab-size,
-// or the size that the checkpoint states. Throws Error(usage) when `requested` would drop tokens of
-// the model.
+// Sets the number of imported rows of the vocabulary: `requested` (--vocab-size) if it is not 0,
+// else the size that the checkpoint states, else the padded size. Throws Error(usage) when
+// `requested` would drop tokens of the model.
 void read_vocabulary(const Args& args, const PickleValue* checkpoint_info, i64 requested,
                      MegatronModel& model) {
     model.padded_vocab = args.integer("padded_vocab_size", 0);

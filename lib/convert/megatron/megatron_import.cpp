@@ -85,8 +85,9 @@ void MegatronImport::require_rows(i64 vocab_rows, const SourceTensor& tensor) co
         usage_error("--vocab-size", "must be at most {}, the number of rows of {} in {}, got {}",
                     vocab_rows, tensor.name, tensor.path(), wanted);
     }
-    run_error(tensor.path(), "tensor {}: expected at least {} rows by args, got {}", tensor.name,
-              wanted, vocab_rows);
+    run_error(tensor.path(),
+              "tensor {}: expected at least {} rows, the stated vocabulary size, got {}",
+              tensor.name, wanted, vocab_rows);
 }
 
 void MegatronImport::add(const std::string& own, ckpt::SliceKind kind, const SourceTensor& tensor,
@@ -97,15 +98,15 @@ void MegatronImport::add(const std::string& own, ckpt::SliceKind kind, const Sou
     // Masters of fp32 weights are skipped, because the weights are their own masters.
     if (kind == ckpt::SliceKind::master && weights_ == DType::fp32) return;
     MegatronPart part{tp_rank, tp, head_.qkv, head_.model.padded_vocab};
-    // Computes the padded vocabulary from the rows in the file: the arguments may state another
-    // padding.
+    // Computes the padded vocabulary from the rows in the file, because the arguments may state
+    // another padding.
     if (own == "embedding.word.weight" || own == "head.weight") {
         part.padded_vocab = tensor.shape.empty() ? 0 : tensor.shape[0] * tp;
         require_rows(part.padded_vocab, tensor);
     }
     const auto map = megatron_part(import_.tensors(), own, part);
     if (!map) {
-        run_error(tensor.path(), "tensor {} is not part of the model that args describes",
+        run_error(tensor.path(), "tensor {} is not part of the model that its args describe",
                   tensor.name);
     }
     if (copy) return import_.add_copy(*map, kind, tensor);
@@ -127,7 +128,7 @@ void MegatronImport::add_tied_copy(ckpt::SliceKind kind, const SourceTensor& ten
 MappedTensor MegatronImport::whole(const std::string& own, i64 vocab_rows,
                                    const std::string& path) const {
     const auto map = megatron_part(import_.tensors(), own, {0, 1, head_.qkv, vocab_rows});
-    if (!map) run_error(path, "tensor {} is not part of the model that args describes", own);
+    if (!map) run_error(path, "tensor {} is not part of the model that its args describe", own);
     return *map;
 }
 
@@ -140,10 +141,11 @@ void MegatronImport::add_part(const std::string& own, ckpt::SliceKind kind,
     const i64 n_rows = tensor.shape[0];
     const i64 n_cols = map.rank == 2 && tensor.shape.size() == 2 ? tensor.shape[1] : 1;
     if (n_rows > map.n_rows() - row || n_cols > map.n_cols() - col) {
-        run_error(tensor.path(),
-                  "tensor {}: expected shape {} by args, got a part that ends at row and "
-                  "column ({}, {})",
-                  tensor.name, io::Json(map.shape()).dump(), row + n_rows, col + n_cols);
+        run_error(
+            tensor.path(),
+            "tensor {}: expected shape {} from the arguments in the checkpoint, got a part that "
+            "ends at row and column ({}, {})",
+            tensor.name, io::Json(map.shape()).dump(), row + n_rows, col + n_cols);
     }
     if (kind == ckpt::SliceKind::weight && !weights_) weights_ = tensor.storage->dtype;
     import_.add(map.part(row, n_rows, col, n_cols), kind, tensor);

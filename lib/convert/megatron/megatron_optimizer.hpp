@@ -19,8 +19,9 @@ struct MegatronParameter {
 };
 
 // Adds to `import` the masters and moments of a rank, the optimizer's step and the loss scale. Adds
-// nothing when `file` has no optimizer state, or the state of the distributed optimizer. Throws
-// Error(failure) when the state does not belong to these parameters.
+// nothing when `file` has no optimizer state. Adds only the loss scale when the distributed
+// optimizer has stored the other state in distrib_optim.pt. Throws Error(failure) when the state
+// does not belong to these parameters.
 void add_megatron_optimizer(MegatronImport& import, const TorchFile& file,
                             const std::vector<MegatronParameter>& parameters, i64 tp_rank, i64 tp);
 

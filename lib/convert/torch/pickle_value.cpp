@@ -6,7 +6,7 @@ namespace lm::convert {
 const PickleValue* PickleValue::find(std::string_view key) const {
     const PickleValue* dict = kind == Kind::object ? state : this;
     if (dict == nullptr || dict->kind != Kind::dict) return nullptr;
-    // When keys are equal the last one counts, as in Python.
+    // If a key occurs several times, the last value counts, as in Python.
     for (size_t i = dict->items.size(); i >= 2; i -= 2) {
         const PickleValue& name = *dict->items[i - 2];
         if (name.kind == Kind::text && name.text == key) return dict->items[i - 1];

@@ -68,7 +68,7 @@ class TorchWriter {
   public:
     static TorchWriter create(const std::string& path, PickleWriter pickle,
                               io::Overwrite overwrite = io::Overwrite::no);
-    void append(std::span<const std::byte> bytes);  // continues in the next tensor when one is full
+    void append(std::span<const std::byte> bytes);  // a full tensor is followed by the next tensor
     void commit();
 
   private:
