@@ -7,9 +7,10 @@ set -euo pipefail
 usage() {
     cat <<'END'
 Usage: tests/gpu.sh [--log FILE] [--within SECONDS] [STAGE...]
-Runs the stages (default: all, in this order), each within its own limit, and continues after a failure. Prints a line
-for each; FILE has their output [gpu.log]. --within: starts no stage whose limit ends later, and lists the omitted
-stages for the next call; a stage whose own limit is longer is refused.
+Runs the stages, by default all in this order, and continues after a failure. Each stage has its own time limit. Prints a
+line for each stage, and writes the output of the stages to FILE, by default gpu.log. With --within, no stage starts whose
+limit would end later than SECONDS after the start. The stages that did not start are listed for the next call. A stage
+whose limit is longer than SECONDS is an error.
 
   stage       limit  what it runs
   smoke          90  driver and libraries, a copy, a few kernels, 5 steps in bf16
@@ -22,10 +23,10 @@ stages for the next call; a stage whose own limit is longer is refused.
   memory        120  the driver's memory in use against the plan
   nccl          300  the conformance of groups, with as many ranks as there are GPUs
   ranks         500  2 ranks, on one GPU if only one exists: conformance, TP = 2, PP = 2, DP = 2
-  racecheck     500  compute-sanitizer on a part of the operations (LM_TEST_EVERY): shared memory
-  memcheck      500  the same: accesses
-  synccheck     400  the same: barriers
-  initcheck     400  the same: uninitialised memory
+  racecheck     500  compute-sanitizer on a part of the operations (LM_TEST_EVERY): races in shared memory
+  memcheck      500  compute-sanitizer on these operations: invalid accesses
+  synccheck     400  compute-sanitizer on these operations: barriers
+  initcheck     400  compute-sanitizer on these operations: uninitialized memory
 
 Without a GPU all are skipped. Exit code: 0; 1 if a stage failed or exceeded its limit; 2 for wrong usage; 3 if none
 failed, but some were omitted.
@@ -44,7 +45,7 @@ while [ $# -gt 0 ]; do
         --log) log=$2; shift 2 ;;
         --within)
             within=${2:-}
-            [[ $within =~ ^[1-9][0-9]*$ ]] || { echo "gpu.sh: --within '$within': seconds, 1 or more" >&2; exit 2; }
+            [[ $within =~ ^[1-9][0-9]*$ ]] || { echo "gpu.sh: --within: expected a number of seconds, at least 1, got '$within'" >&2; exit 2; }
             shift 2
             ;;
         --stage) stage=$2; shift 2 ;; # the script calls itself for each stage, with the stage's time limit
@@ -136,7 +137,7 @@ fi
 
 [ $# -gt 0 ] || set -- "${stages[@]}"
 for name in "$@"; do
-    [ -n "${limit[$name]:-}" ] || { echo "gpu.sh: no stage '$name': one of ${stages[*]}" >&2; exit 2; }
+    [ -n "${limit[$name]:-}" ] || { echo "gpu.sh: no stage '$name': use one of ${stages[*]}" >&2; exit 2; }
     [ "$within" = 0 ] || [ "${limit[$name]}" -le "$within" ] || {
         echo "gpu.sh: --within $within: stage '$name' may take ${limit[$name]} s: give a longer time or other stages" >&2
         exit 2

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Compares the results of an operation case with expected ones.
+// Compares the results of an operation case with the expected results.
 #pragma once
 
 #include <algorithm>

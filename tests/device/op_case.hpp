@@ -46,7 +46,8 @@ struct OpCase {
     std::function<void(device::Context&, const Views&)> call;
     // Largest allowed error of each output, relative to its largest magnitude, against fp64.
     double bound = 1e-5;
-    // The operation rounds values to the compute type before it computes mean and rstd, or sums.
+    // The operation computes mean and rstd, or a sum, from values that it has rounded to the
+    // compute type.
     bool rounds_first = false;
     // Computes the outputs in fp64 by other formulas than the loops of the backend.
     std::function<Values(const Values&)> formula = {};

@@ -21,7 +21,7 @@ import sys
 
 database, compiler, part = sys.argv[1:]
 entries = [entry for entry in json.load(open(database)) if entry["file"].endswith(".cpp")][::int(part)]
-# cmake/lm.cmake gives -Wno-deprecated-declarations to clang only. complaint() removes two flags that it gives to g++ only.
+# cmake/lm.cmake gives -Wno-deprecated-declarations to clang only. The two flags that it gives to g++ only are removed below.
 FLAGS = ["-Wno-deprecated-declarations", "-Werror", "-fsyntax-only"]
 
 

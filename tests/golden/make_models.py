@@ -50,7 +50,7 @@ def llama(layers, hidden, ffn, heads, groups, vocab, length, base=10000.0):
 
 
 def llama_variant(cls, config_class, vocab, length, ours, **theirs):
-    """A class with the names of Llama's tensors: 2 layers, hidden size 24, 6 heads in 3 groups."""
+    """Returns a model whose tensors have Llama's names, with 2 layers, hidden size 24 and 6 heads in 3 groups."""
     config = config_class(
         num_hidden_layers=2, hidden_size=24, intermediate_size=36, num_attention_heads=6, num_key_value_heads=3,
         vocab_size=vocab, max_position_embeddings=length, tie_word_embeddings=False, **theirs, **COMMON)

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""The loss scale moves as megatron-core's DynamicGradScaler, over random series of overflows."""
+"""lm-train's loss scale equals that of megatron-core's DynamicGradScaler after each step of random series of overflows."""
 import os
 import random
 import subprocess

@@ -29,7 +29,7 @@ N_CONFIGURATIONS = 26
 
 
 def newer_sizes(weights, targets):
-    """Returns the number of samples of each dataset of a blend. Megatron has rounded it up twice since 2024, before that once."""
+    """Returns the number of samples of each dataset of a blend. Megatron rounds it up twice since 2024. It rounded once before."""
     return [[math.ceil(math.ceil(target * weight) * 1.005) for target in targets] for weight in weights]
 
 

@@ -17,7 +17,7 @@ LAYERS, HIDDEN, HEADS, GROUPS, FFN, VOCAB, LENGTH = 2, 64, 4, 2, 128, 96, 32
 
 
 def attention(q, k, v, is_causal, enable_gqa=False):
-    """RMSNorm by its definition, for PyTorch before 2.5."""
+    """Attention by its definition, for PyTorch before 2.5, which has no grouped queries."""
     if enable_gqa:
         k, v = (x.repeat_interleave(q.shape[1] // x.shape[1], dim=1) for x in (k, v))
     scores = q @ k.transpose(-1, -2) / q.shape[-1] ** 0.5

@@ -19,7 +19,7 @@ def check(what, got, expected):
 
 
 def expected_tags():
-    """Returns Megatron-DeepSpeed's tags (training.py, training_log and evaluate_and_print_results), one directory an axis."""
+    """Returns Megatron-DeepSpeed's tags (training.py, training_log and evaluate_and_print_results), a directory for each axis."""
     on_all = ["learning-rate/learning-rate", "lm-loss-training/lm loss", "loss-scale/loss-scale", "grad-norm/grad-norm",
               "num-zeros/num-zeros", "params-norm/params-norm", "iteration-time/iteration-time"]
     losses = [f"lm-loss-validation/{group}lm loss validation{kind}" for group in ("", "books/") for kind in ("", " ppl")]

@@ -214,7 +214,7 @@ def check_normal_forms(folder):
 
 
 def check_without_merges(folder, texts):
-    """Returns the expected tokens: bytes, or, with ignore_merges, whole pre-tokens."""
+    """Compares a model without merges. Its tokens are bytes, or, with ignore_merges, whole pre-tokens."""
     tokens = sorted(pre_tokenizers.ByteLevel.alphabet())
     tokens += [f"{space}{letter}{n}" for space in ("", "Ġ") for letter in ("a", "the", "Z") for n in ("", *range(250))][1:]
     tokens = list(dict.fromkeys(tokens))
@@ -262,7 +262,8 @@ def check_added_tokens(folder):
 
 
 def check_single_word(folder):
-    """Compares a single_word token next to every assigned character of Python's Unicode, which is older than that of either side."""
+    """Compares a single_word token next to every character that Python's Unicode tables assign. They are older than the tables
+    of lm-utils and of Hugging Face."""
     symbols = sorted(pre_tokenizers.ByteLevel.alphabet())
     tokenizer = Tokenizer(models.BPE(vocab={s: i for i, s in enumerate(symbols)}, merges=[]))
     tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)

@@ -6,7 +6,7 @@ set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 check() { python3 "$here/architecture.py" "$1"; }
 
-# The check itself, on a tree with one fault at a time.
+# Tests the check on a tree with one fault at a time.
 planted=$(mktemp -d)
 trap 'rm -rf "$planted"' EXIT
 # reset: makes a tree without a fault.

@@ -6,7 +6,7 @@ set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 check() { python3 "$here/language.py" "$1" "$here/language.tsv"; }
 
-# The check itself, on a tree with one fault at a time.
+# Tests the check on a tree with one fault at a time.
 planted=$(mktemp -d)
 trap 'rm -rf "$planted"' EXIT
 mkdir -p "$planted/lib/io" "$planted/docs"

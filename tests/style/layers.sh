@@ -34,7 +34,7 @@ check_tree() (
 
 check_tree .
 
-# The check itself, on a tree with one fault at a time.
+# Tests the check on a tree with one fault at a time.
 planted=$(mktemp -d)
 trap 'rm -rf "$planted"' EXIT
 finds() {

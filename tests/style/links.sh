@@ -48,7 +48,7 @@ mapfile -t pages < <(git ls-files -- '*.md' 2>/dev/null || true)
 [ ${#pages[@]} -gt 0 ] || mapfile -t pages < <(find . -name '*.md' -not -path './build*' -not -path './.venv*')
 python3 "$planted/check.py" . "${pages[@]}"
 
-# The check itself, with one fault at a time.
+# Tests the check with one fault at a time.
 mkdir "$planted/lib"
 cat >"$planted/page.md" <<'END'
 # A title: of words

@@ -11,7 +11,7 @@ have one name, since each is written with its class; a nested alias may have any
 ALLOWED has a line for each name that stands for one subject in several places: file|type <tab> NAME <tab> FOLDERS <tab> REASON, with
 FOLDERS separated by spaces. The name in another folder is reported, and so is a line that nothing needs.
 
-Tests: ROOT/tests/ROOM/SUBJECT_test.cpp has a source of lib/ROOM, a folder of lib/ROOM or a helper of tests/ROOM as its SUBJECT; in
+Tests: the SUBJECT of ROOT/tests/LAYER/SUBJECT_test.cpp is a source or a folder of lib/LAYER, or a helper of tests/LAYER. In
 FOLDER_SUBJECT, SUBJECT is a source of that folder. Lines `test <tab> SUBJECT <tab> FOLDERS <tab> REASON` list the tests whose subject
 spans several sources.
 """
@@ -62,7 +62,7 @@ def types_of(path):
 
 
 def tests_without_subject(root):
-    """Returns {("test", subject): folders} for the tests whose name is not that of a source, folder or helper of their room."""
+    """Returns {("test", subject): folders} for the tests whose name is not that of a source, folder or helper of their layer."""
     known = defaultdict(set)  # room: names of its sources and folders
     for top in ("lib", "tests"):
         for folder, _, files in os.walk(os.path.join(root, top)):
@@ -114,7 +114,7 @@ def main(root, allowed_path):
         if folders - allowed.get(key, set()):
             kind, name = key
             if kind == "test":
-                print(f"test {name} in {', '.join(sorted(folders))}: name it SUBJECT_test.cpp after a source of its room")
+                print(f"test {name} in {', '.join(sorted(folders))}: name it SUBJECT_test.cpp after a source of its layer")
                 bad = True
                 continue
             print(f"{kind} {name}: the same name in {', '.join(sorted(folders))}: name each by its subject")

@@ -5,7 +5,7 @@
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 
-# The check itself, on a tree with one fault at a time.
+# Tests the check on a tree with one fault at a time.
 planted=$(mktemp -d)
 trap 'rm -rf "$planted"' EXIT
 # reset: makes a tree without a fault.

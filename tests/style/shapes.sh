@@ -8,7 +8,7 @@ cd "$here/../../lib"
 
 find . \( -name '*.hpp' -o -name '*.cuh' -o -name '*.cpp' -o -name '*.cu' \) ! -path ./device/view.hpp -print0 | sort -z | xargs -0 python3 "$here/shapes.py"
 
-# The check itself, on a file with one fault at a time.
+# Tests the check on a file with one fault at a time.
 planted=$(mktemp -d)
 trap 'rm -rf "$planted"' EXIT
 cat >"$planted/good.hpp" <<'END'
@@ -36,7 +36,7 @@ for member in 'View x;' 'View x;  // [N, C]' 'View x;  // fp32' 'View x, y;  // 
         exit 1
     fi
 done
-# A source: functions of its own and locals without an initializer; not what a header declares.
+# In a source, only functions that no header declares and local Views without an initializer need the comment.
 mkdir "$planted/part"
 cat >"$planted/part/unit.hpp" <<'END'
 class Unit {

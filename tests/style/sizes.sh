@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# No source file is longer than 400 lines (tests: 500), each header states its purpose in its first lines, and
+# No source file is longer than 400 lines (in tests and bench: 500), each header states its purpose in its first lines, and
 # enough lines of headers and of sources are comments. No line of prose in a document is longer than 130 columns; code blocks
 # and tables may be. Planted faults are found.
 set -euo pipefail
@@ -67,7 +67,7 @@ check_prose() {
         END { exit bad }'
 }
 
-# The check itself, on a tree with one fault at a time.
+# Tests the check on a tree with one fault at a time.
 planted=$(mktemp -d)
 trap 'rm -rf "$planted"' EXIT
 mkdir -p "$planted/lib/io"

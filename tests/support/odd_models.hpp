@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The three architectures in sizes without common divisors, for tests of layouts. Dropout is on.
+// Small models of four architectures with odd sizes, for tests of layouts. Dropout is on.
 #pragma once
 
 #include "spec/model.hpp"

@@ -127,7 +127,8 @@ class ReferencePretokenizer {
         }
         return spaces(at);
     }
-    // The rule of GPT-2 on the text up to the next number, as a separate text.
+    // starcoder() ends after one number, digits() after all adjacent numbers. Both apply GPT-2's
+    // rule to the text up to the next number, as if the text ended there.
     size_t starcoder(size_t at) const { return number(chars_[at]) ? at + 1 : digits(at); }
     size_t digits(size_t at) const {
         if (number(chars_[at])) return run(at, number);

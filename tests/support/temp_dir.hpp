@@ -13,7 +13,8 @@
 
 namespace lm::test {
 
-// Returns a directory in memory, for tests that call fsync many times.
+// Returns /dev/shm, or the system's temporary directory if /dev/shm is not writable. For tests that
+// call fsync many times.
 inline std::string memory_root() {
     const char* shm = "/dev/shm";
     return ::access(shm, W_OK) == 0 ? shm : std::filesystem::temp_directory_path().string();

@@ -78,8 +78,9 @@ int main(int argc, char** argv) {
     std::string chosen;
     bool cuda = false;
     cli::Options table("test_conformance", "check the operations of groups of ranks");
-    table.value("--timeout", &options.timeout_s, "S", "how long to wait for missing ranks");
-    table.value("--max-count", &options.max_count, "N", "elements of one MPI call");
+    table.value("--timeout", &options.timeout_s, "S", "seconds to wait for missing ranks");
+    table.value("--max-count", &options.max_count, "N",
+                "largest number of elements of one MPI call");
     table.flag("--check", &options.check_operations, "compare the operations of all ranks");
     table.flag("--rendezvous", &options.rendezvous, "ranks may meet over TCP");
     table.flag("--cuda", &cuda, "operations on device memory, over NCCL");

@@ -56,7 +56,8 @@ OpCase stats_case(const CrossEntropyCase& c) {
     return f;
 }
 
-// Rows whose largest logit is on this rank, on another rank, and a rank without valid columns.
+// The rows have their largest logit on this rank or on another one, or no valid column on this
+// rank.
 OpCase rescale_case(const CrossEntropyCase& c) {
     Tensor local_max = stat_in("local_max", {c.n});
     Tensor row_sum = updated("row_sum", {c.n});

@@ -97,7 +97,7 @@ void add_branch_bias(OpCase& backward, const NormCase& c) {
     backward.formula = [c](const Values& v) { return branch_bias_formula(c, v); };
 }
 
-// Without a norm: the residual sum at the end of a pipeline stage.
+// Adds the backward case without a norm, which is the residual sum at the end of a pipeline stage.
 void add_join_backward(OpList& list, const NormCase& c, const OpCase& forward) {
     const Shape full{c.rows(), c.width};
     OpCase b;

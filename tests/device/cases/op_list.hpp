@@ -13,7 +13,7 @@ using OpList = std::vector<OpCase>;
 
 void add_embedding(OpList& list, i64 n, i64 vocab, i64 width, bool positions, i64 start);
 void add_linear(OpList& list, i64 n, i64 m, i64 k, bool bias, device::Activation activation);
-// A linear layer whose activation is recomputed.
+// Adds the forward case of a linear layer whose activation is recomputed.
 void add_linear_recomputed(OpList& list, i64 n, i64 m, i64 k, bool bias,
                            device::Activation activation);
 void add_gated(OpList& list, i64 n, i64 width, device::Activation gate);

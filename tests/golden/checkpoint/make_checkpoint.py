@@ -4,8 +4,8 @@
 
     make_checkpoint.py BUILD         BUILD: the build directory; needs mpirun, numpy and safetensors
 
-The reader below uses docs/checkpoint-format.md alone. Readers of later releases must read run/ as it is: make it again only
-for a new format version, in a new directory.
+The reader below follows docs/checkpoint-format.md alone. Later releases must read run/ as it is. Run this script again only
+for a new format version, and for a new directory.
 """
 import json
 import os

@@ -16,7 +16,7 @@ import torch
 
 
 def megatron_scaler():
-    """Returns the class, loaded from its file: the package that contains it needs a GPU."""
+    """Returns the class, loaded from its file, because the package that contains it needs a GPU."""
     path = f"{sysconfig.get_paths()['purelib']}/megatron/core/optimizer/grad_scaler.py"
     spec = importlib.util.spec_from_file_location("grad_scaler", path)
     module = importlib.util.module_from_spec(spec)
