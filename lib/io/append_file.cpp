@@ -18,8 +18,8 @@ namespace lm::io {
 namespace {
 
 constexpr size_t buffer_bytes = size_t{1} << 20;
-constexpr size_t unbuffered_bytes = size_t{1}
-                                    << 17;  // larger writes are not copied into the buffer
+constexpr size_t unbuffered_bytes =
+    size_t{1} << 17;  // writes of at least this size are not copied into the buffer
 constexpr size_t direct_buffer_bytes = size_t{2} << 20;
 constexpr size_t block_bytes = 4096;  // alignment of O_DIRECT: memory, offset and size (open(2))
 
@@ -97,7 +97,7 @@ void AppendFile::flush() {
     if (direct_.valid()) {
         write_whole_blocks();
         // The bytes after the last whole block go through the page cache, and also stay in the
-        // buffer: the next whole block starts with them and is written with O_DIRECT.
+        // buffer, because the next whole block starts with them and is written with O_DIRECT.
         const std::span<const std::byte> rest(buffer_.get(), n_buffered_);
         if (n_flushed_ < n_buffered_) checked::write_at(fd_.get(), path_, rest, n_written_);
         n_flushed_ = n_buffered_;
@@ -121,9 +121,9 @@ void AppendFile::truncate(i64 size) {
     if (size % static_cast<i64>(block_bytes) != 0) direct_ = Fd();
 }
 
-// flock() locks belong to the open file description: a lock ends with the descriptor, even when the
-// process is killed (flock(2)). An error other than EWOULDBLOCK means that the file system has no
-// locks.
+// flock() locks belong to the open file description, so a lock ends with the descriptor, even when
+// the process is killed (flock(2)). An error other than EWOULDBLOCK and EINTR means that the file
+// system has no locks.
 bool AppendFile::lock() {
     while (::flock(fd_.get(), LOCK_EX | LOCK_NB) != 0) {
         if (errno == EWOULDBLOCK) return false;

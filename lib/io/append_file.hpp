@@ -16,8 +16,8 @@
 namespace lm::io {
 
 // States whether the data will be read again soon. With `no`, writes use O_DIRECT where the file
-// system supports it: a copy of the data into the page cache would take more time than all other
-// work of writing.
+// system supports it, because a copy of the data into the page cache would take more time than all
+// other work of writing.
 enum class ReadAgain { yes, no };
 
 class AppendFile {
@@ -27,8 +27,8 @@ class AppendFile {
 
     const std::string& path() const { return path_; }
     i64 size() const { return n_written_ + static_cast<i64>(n_buffered_); }
-    // Appends `bytes`; small writes are buffered. The destructor drops the buffer: call sync() at
-    // the end.
+    // Appends `bytes`; small writes are buffered. The destructor drops the buffer, so call sync()
+    // at the end.
     void write(std::span<const std::byte> bytes);
     void flush();
     void truncate(i64 size);  // flushes, then cuts the file to `size` <= size() bytes

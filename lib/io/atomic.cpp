@@ -119,7 +119,7 @@ struct AtomicFile::State {
     i64 n_written = 0;  // appended bytes that have left the buffer
     bool committed = false;
 
-    // O_EXCL makes the name unique: two writers of one path, even in one process, get different
+    // O_EXCL makes the name unique, so two writers of one path, even in one process, get different
     // temporaries. The temporary is in the directory of the final name, since rename() works only
     // within a file system.
     void create() {
@@ -282,7 +282,7 @@ struct AtomicDirectory::State {
         // with the same suffix removes.
         sync_tree(temporary);
         const bool replace = overwrite == Overwrite::yes && exists(path);
-        // rename() cannot replace a directory that is not empty, so the two names are exchanged: at
+        // rename() cannot replace a directory that is not empty, so the two names are exchanged. At
         // every moment the final name has a complete directory. A crash after the exchange leaves
         // the old content under the temporary name.
         if (replace) {

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // Outputs that appear whole or not at all, and the names of their temporaries. The toolkit writes
-// every file through AtomicFile, AtomicDirectory or AppendFile, so that a test can make the k-th
-// operation fail or write fewer bytes, or kill the process at that operation (io/fault.hpp).
+// every file through AtomicFile, AtomicDirectory, AppendFile, BlockFile or the functions of
+// io/checked.hpp, so that a test can make the k-th operation fail or write fewer bytes, or kill the
+// process at that operation (io/fault.hpp).
 //
-// Steps of AtomicFile, and what a crash after each one leaves:
+// Steps of AtomicFile, and what a crash after each step leaves:
 //
 //     create PATH.tmp.HOST.PID (O_EXCL), write   the old PATH or none, and a temporary
 //     fsync of the temporary                     as before; the temporary survives a power cut
@@ -34,10 +35,11 @@ enum class Overwrite { no, yes };
 // threads may call write_at() after a flush.
 class AtomicFile {
   public:
-    // Creates the temporary of `path`. With Overwrite::no an existing `path` is Error(usage) "PATH:
-    // exists already: use --force to replace it", and commit() never replaces a file that was
-    // created in the meantime (Error(failure)). With Overwrite::yes a regular file is replaced; so
-    // is a symbolic link, but not the target of the link. Any other kind of file is Error(usage).
+    // Creates the temporary of `path`. With Overwrite::no, throws Error(usage) "PATH: exists
+    // already: use --force to replace it" when `path` exists, and commit() throws Error(failure)
+    // when a file was created in the meantime. With Overwrite::yes, a regular file is replaced. So
+    // is a symbolic link to a regular file or to nothing, but not the target of the link. Any other
+    // kind of file is Error(usage).
     static AtomicFile create(const std::string& path, Overwrite overwrite);
     ~AtomicFile();
     AtomicFile(AtomicFile&&) noexcept;
@@ -58,8 +60,8 @@ class AtomicFile {
     // order that their format documents.
     void sync();
     // Calls sync() if it was not called, renames the file to its final name and makes the new name
-    // durable. When only the last step fails, the file has its final name but may not survive a
-    // power cut.
+    // durable. When only making the name durable fails, the file has its final name but may not
+    // survive a power cut.
     void commit();
 
   private:
@@ -72,8 +74,8 @@ class AtomicFile {
 // commit() makes every file and directory in path() durable, renames path() to FINAL and makes that
 // name durable. Without a commit() the destructor removes path(). An existing FINAL is refused or
 // replaced as for AtomicFile. To replace FINAL, commit() exchanges the names path() and FINAL in
-// one step where the file system supports this (local file systems do). On NFS a crash between the
-// renames leaves no FINAL, the new content as path() and the old content as
+// one step where the file system supports this (local file systems do). On NFS, a crash after the
+// first of three renames leaves no FINAL, the new content as path() and the old content as
 // temporary_name(FINAL).old, which stale_temporaries() never lists.
 class AtomicDirectory {
   public:
@@ -100,7 +102,7 @@ void write_file(const std::string& path, std::string_view content, Overwrite ove
 std::string temporary_name(const std::string& path);
 
 // Returns the abandoned temporaries of `path`, sorted. A temporary of this host is abandoned when
-// its process has ended; a temporary of another host, when it was not modified for a day.
+// its process has ended; a temporary of another host, when it was not modified for more than a day.
 std::vector<std::string> stale_temporaries(const std::string& path);
 
 }  // namespace lm::io

@@ -60,7 +60,7 @@ struct BlockPool {
         }
         auto* const memory = static_cast<std::byte*>(std::aligned_alloc(huge_page, memory_bytes));
         if (memory == nullptr) throw std::bad_alloc();
-        ::madvise(memory, memory_bytes, MADV_HUGEPAGE);  // only advice: errors are ignored
+        ::madvise(memory, memory_bytes, MADV_HUGEPAGE);  // only advice, so errors are ignored
         return AlignedBlock::Memory(memory);
     }
 
@@ -137,9 +137,9 @@ void BlockFile::write(std::span<const std::byte> bytes, i64 offset) const {
 std::span<std::byte> BlockFile::read(AlignedBlock& block, i64 offset, i64 n) const {
     LM_CHECK(0 <= n && n <= block_bytes, "{}: expected at most {} bytes, got {}", path_,
              block_bytes, n);
-    // A direct read extends the range to multiples of 4096 at both ends. The direct read returns
-    // fewer bytes at the end of the file, or none when the file system refuses direct reads. In
-    // these cases read_at() reads the range, or reports that the file is too short.
+    // A direct read extends the range to multiples of 4096 at both ends. If the direct read returns
+    // less than the range, because the file ends or the file system refuses direct reads, read_at()
+    // reads the range, or reports that the file is too short.
     const i64 before = offset - whole_part(offset);
     if (direct_.valid()) {
         const i64 end = round_up(offset + n, block_alignment);
@@ -181,7 +181,7 @@ void for_each_block(i64 n, int n_threads,
     try {
         for (i64 i = 0; i < n_others; ++i) threads.push_back(start_thread(work));
     } catch (...) {
-        stop();  // a thread could not be started; the others are joined below
+        stop();  // a thread could not be started; the started threads are joined below
     }
     work();
     for (std::thread& thread : threads) thread.join();

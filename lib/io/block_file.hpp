@@ -20,9 +20,9 @@ constexpr i64 block_bytes = i64{16} << 20;
 constexpr i64 block_alignment = 4096;
 constexpr int blocks_in_flight = 4;
 
-// Aligned memory for a block of a file, with 4096 spare bytes at each end for reads whose ends are
-// not aligned. The destructor keeps the memory for the next AlignedBlock: the first access to a
-// page takes more time than a copy into the page.
+// Aligned memory for a block of a file, with room for 4096 more bytes at each end of a read whose
+// ends are not aligned. The destructor keeps the memory for the next AlignedBlock, because the
+// first access to a page takes more time than a copy into the page.
 class AlignedBlock {
   public:
     AlignedBlock();
@@ -72,9 +72,9 @@ class BlockFile {
     Fd direct_;  // opened with O_DIRECT; invalid: no direct transfers
 };
 
-// Calls body(i, block) for every i in [0, n), in about ascending order, in `n_threads` threads with
-// one block each. Returns when all calls have returned. After an error no further call starts, and
-// the first error is rethrown at the end. The calling thread makes all calls when n_threads is 1.
+// Calls body(i, block) for every i in [0, n), in about ascending order, in at most `n_threads`
+// threads with one block each. The calling thread is one of the threads. Returns when all calls
+// have returned. After an error no further call starts, and the first error is rethrown at the end.
 void for_each_block(i64 n, int n_threads,
                     const std::function<void(i64 i, AlignedBlock& block)>& body);
 
@@ -86,7 +86,7 @@ class BlockStream {
         : file_(std::make_shared<const BlockFile>(std::move(file))) {}
     BlockStream(BlockStream&&) = default;
     void append(std::span<const std::byte> bytes);
-    void finish();  // returns when all bytes are written
+    void finish();  // returns when all bytes have been written
     i64 size() const { return at_ + used_; }
 
   private:

@@ -86,9 +86,10 @@ int renameat2(const std::string& from, const std::string& to, unsigned flags) {
               parent);
 }
 
-// Returns whether a rename or link failed because the file system lacks the operation.
-// EINVAL: it does not support the flags of renameat2(), see rename(2). ENOSYS: the kernel is too
-// old. EOPNOTSUPP, EPERM: it has no hard links, see link(2). EMLINK: the file has too many links.
+// Returns whether a rename or link failed because the operation is not possible for these files.
+// EINVAL: the file system does not support the flags of renameat2(), see rename(2). ENOSYS: the
+// kernel is too old. EOPNOTSUPP, EPERM: the file system has no hard links, see link(2). EMLINK: the
+// file has too many links.
 bool unsupported(int error_number) {
     return error_number == EINVAL || error_number == ENOSYS || error_number == EOPNOTSUPP ||
            error_number == EPERM || error_number == EMLINK;
@@ -246,8 +247,8 @@ void copy_to(int fd, const std::string& path, i64 offset, int source,
     loff_t from = 0;
     loff_t to = offset;
     if (faulted("write", path)) output_error(path, "write", errno);
-    // Tries copy_file_range() first: it does not copy through user space, and on btrfs, XFS and NFS
-    // 4.2 the two files share blocks.
+    // Tries copy_file_range() first, because it does not copy through user space, and on btrfs, XFS
+    // and NFS 4.2 the two files share blocks.
     while (from < n) {
         const ssize_t got = retried([&] {
             return ::copy_file_range(source, &from, fd, &to, static_cast<size_t>(n - from), 0);
@@ -259,7 +260,7 @@ void copy_to(int fd, const std::string& path, i64 offset, int source,
                       "copy it again");
         if (errno == ENOSPC || errno == EDQUOT || errno == EFBIG || errno == EIO)
             output_error(path, "write", errno);
-        break;  // copy_file_range() does not support these file systems: copy below
+        break;  // copy_file_range() does not support these file systems; the loop below copies
     }
     std::vector<std::byte> block(static_cast<size_t>(std::min<i64>(n - from, i64{4} << 20)));
     while (from < n) {
@@ -322,7 +323,7 @@ bool rename_new(const std::string& from, const std::string& to) {
     if (!unsupported(errno)) rename_error(from, to, "rename", errno);
     // NFS and other file systems lack RENAME_NOREPLACE (rename(2)). There, link(2) is used, which
     // also fails with EEXIST if the new name exists. A crash before unlink() leaves two names; the
-    // next call removes the old one. Directories, and files on a file system without links, are
+    // next call removes the old name. Directories, and files on a file system without links, are
     // renamed after a check, which is not atomic.
     if (!is_directory(from)) {
         if (!faulted("link", to) && ::link(from.c_str(), to.c_str()) == 0) {
@@ -343,8 +344,10 @@ void exchange_directories(const std::string& fresh, const std::string& old) {
     if (renameat2(fresh, old, RENAME_EXCHANGE) == 0) return;
     if (!unsupported(errno)) system_error(old, "replace", errno);
     const std::string aside = temporary_name(old) + ".old";
-    rename(old, aside);  // after a crash here `old` does not exist: its content is in `aside`
-    rename(fresh, old);  // after a crash here `old` has the new content, `aside` the old
+    rename(old, aside);
+    // After a crash here, `old` does not exist, and its content is in `aside`.
+    rename(fresh, old);
+    // After a crash here, `old` has the new content, and `aside` has the old content.
     rename(aside, fresh);
 }
 

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // One function for each system call that changes files, and for the reads of checkpoints. Every
 // function calls the fault layer (io/fault.hpp), repeats the system call on EINTR, and either
-// completes or throws Error(failure) naming the path, the reason and a remedy. io/atomic.hpp and
-// io/append_file.hpp use these functions; logs and shared memory use them directly.
+// completes or throws Error(failure) naming the path, the reason and, if the user can help, a
+// remedy. io/atomic.hpp, io/append_file.hpp and io/block_file.hpp use these functions. Logs and
+// shared memory use them directly.
 #pragma once
 
 #include <span>

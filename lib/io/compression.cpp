@@ -31,7 +31,7 @@ constexpr std::array<Magic, 9> magics = {{
      Compression::xz, ""},
     {"\x5d\0\0"sv, Compression::xz, ""},  // .lzma, the format before xz
     {"\x28\xb5\x2f\xfd"sv, Compression::zstd, ""},
-    {"?\x2a\x4d\x18"sv, Compression::zstd, ""},  // a skippable frame: pzstd writes one first
+    {"?\x2a\x4d\x18"sv, Compression::zstd, ""},  // a skippable frame, as pzstd writes it first
     {"BZh?1AY&SY"sv, Compression::none, "bzip2"},
     {"\x04\x22\x4d\x18"sv, Compression::none, "lz4"},
     {"PK\x03\x04"sv, Compression::none, "zip"},

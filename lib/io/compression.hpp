@@ -33,7 +33,8 @@ struct CompressedUnit {
     enum class Found {
         whole,
         cut,   // the bytes end within the unit
-        other  // not a unit, a unit of unknown size, or one above 8 MiB
+        other  // not a unit, a unit of unknown size, or a unit above 8 MiB, compressed or
+               // decompressed
     };
     Found found;
     size_t n_compressed = 0;
@@ -44,7 +45,7 @@ struct CompressedUnit {
 CompressedUnit find_unit(Compression compression, std::span<const std::byte> bytes);
 
 // Decompresses consecutive whole units into `out`, which must have room for the sum of their
-// max_content. Returns the decompressed bytes, or -1 when the data is corrupt.
+// max_content. Returns the number of decompressed bytes, or -1 when the data is corrupt.
 i64 decompress_units(Compression compression, std::span<const std::byte> units,
                      std::span<std::byte> out);
 

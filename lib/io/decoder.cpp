@@ -22,9 +22,9 @@ constexpr size_t block_bytes = size_t{1} << 20;
 constexpr u64 xz_memory_limit = u64{2} << 30;
 constexpr int zstd_window_log_limit = 31;
 
-// Base class of the decoders. Counts the content bytes that were read and the ones that checksums
-// have verified. Has functions that throw the errors of all decoders, with the position in the
-// file.
+// Base class of the decoders. Counts the content bytes that were read, and the content bytes that
+// checksums have verified. Has functions that throw the errors of all decoders, with the position
+// in the file.
 class SourceStream : public InputStream {
   public:
     SourceStream(ByteSource source, Compression compression)
@@ -145,8 +145,8 @@ class GzipStream final : public SourceStream {
         }
     }
 
-    // Skips zeros after a member, as gzip(1) does: tapes and disk images fill their last block with
-    // zeros. Any other bytes are garbage.
+    // Skips zeros after a member, as gzip(1) does, because tapes and disk images fill their last
+    // block with zeros. Any other bytes are garbage.
     void skip_zeros() {
         bool any = false;
         for (auto in = source_.next(); !in.empty() && in[0] == std::byte{0}; in = source_.next()) {
@@ -236,8 +236,8 @@ class XzStream final : public SourceStream {
             lzma_.avail_in = in.size();
             lzma_.next_out = reinterpret_cast<u8*>(out.data());
             lzma_.avail_out = out.size();
-            // With LZMA_CONCATENATED only LZMA_FINISH lets the decoder end: more streams could
-            // follow.
+            // With LZMA_CONCATENATED only LZMA_FINISH lets the decoder end, because more streams
+            // could follow.
             const lzma_ret result = lzma_code(&lzma_, in.empty() ? LZMA_FINISH : LZMA_RUN);
             source_.consume(in.size() - lzma_.avail_in);
             ended_ = result == LZMA_STREAM_END;

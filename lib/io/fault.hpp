@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// Fault injection. Every create, write, fsync, rename, link and unlink of lib/io first calls
-// next(). Some tests make the k-th operation fail, write fewer bytes or kill the process, for every
-// k. Others record all operations and check their order: a test cannot cut the power, but can
-// detect a missing fsync. LM_IO_FAULT = "fail:K", "short:K", "kill:K" or "cached:K" (K counts from
-// 1) arms a fault in any program. "read:K" makes the K-th open, status or read of an input file
-// fail; K counts only these operations. "fail:K:ERROR" and "read:K:ERROR" fail with EACCES, ESTALE
-// or ENOSPC instead of EIO. "slow:MS" makes each operation and read take MS milliseconds longer.
-// While LM_IO_FAULT is unset, next() costs one branch.
+// Fault injection. Every operation of lib/io that changes files (create, write, fsync, rename, ...)
+// first calls next(). Some tests make the k-th operation fail, write fewer bytes or kill the
+// process, for every k. Other tests record all operations and check their order. Such a test cannot
+// cut the power, but can detect a missing fsync. LM_IO_FAULT = "fail:K", "short:K", "kill:K" or
+// "cached:K" (K counts from 1) arms a fault in any program. "read:K" makes the K-th open, status or
+// read of an input file fail; K counts only these operations. "fail:K:ERROR" and "read:K:ERROR"
+// fail with EACCES, ESTALE or ENOSPC instead of EIO. "slow:MS" makes each operation and read take
+// MS milliseconds longer. While no fault is armed and nothing is recorded, next() only tests two
+// flags.
 #pragma once
 
 #include <cerrno>

@@ -65,7 +65,7 @@ class MappedFile {
     i64 size_ = 0;
 };
 
-// Removes a file, or a directory with its content, if it exists. Links are not followed.
+// Removes a file, or a directory with its content, if it exists. Does not follow links.
 void remove_tree(const std::string& path);
 
 }  // namespace lm::io

@@ -24,7 +24,7 @@ Json read_json(const std::string& path);
 // are not UTF-8 become U+FFFD, because a command line may contain such file names.
 std::string json_text(const Json& document);
 std::string json_text(const OrderedJson& document);
-// Returns the document on one line with a newline at the end, as --json prints it.
+// Returns the document on one line with a newline at the end. This is the form that --json prints.
 std::string json_line(const OrderedJson& document);
 
 namespace json_detail {

@@ -11,8 +11,8 @@ namespace {
 
 constexpr size_t block_bytes = size_t{1} << 20;
 
-// Splits `line` at carriage returns and into parts of at most longest_line bytes, and passes these
-// to `use`. Returns false when `use` has returned false.
+// Splits `line` at carriage returns and into parts of at most longest_line bytes, and passes the
+// parts to `use`. Returns false when `use` has returned false.
 bool split(std::string_view line, const std::function<bool(std::string_view)>& use) {
     while (!line.empty()) {
         const size_t n = std::min(line.find('\r'), longest_line);

@@ -9,7 +9,7 @@
 
 namespace lm::io {
 
-// A longer line is passed on in parts of this many bytes.
+// A longer line is passed on in parts of at most this many bytes.
 constexpr size_t longest_line = size_t{64} << 10;
 
 // Calls `use` with every line that is not empty, without its end. A line ends with a newline, a

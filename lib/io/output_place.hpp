@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A check of the place where an output is to appear, before any work is done.
+// Checks the directory of an output before any work is done.
 #pragma once
 
 #include <string>

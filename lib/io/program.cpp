@@ -53,7 +53,8 @@ ProgramResult run_program(const std::vector<std::string>& words, Stdout to) {
 
 std::string must_run(const std::string& target, const std::vector<std::string>& words, Stdout to) {
     const ProgramResult result = run_program(words, to);
-    if (result.code == 127) run_error(words[0], "cannot be started: install it");
+    if (result.code == 127)
+        run_error(words[0], "cannot be started, or is missing at {}: install it", target);
     if (result.code != 0) {
         run_error(target, "{} failed with exit code {}: run lm-ckpt sync again to continue",
                   words[0], result.code);

@@ -21,8 +21,9 @@ struct ProgramResult {
 // Throws Error(failure) when the program cannot be started for any other reason.
 ProgramResult run_program(const std::vector<std::string>& words, Stdout to = Stdout::returned);
 
-// Runs a program that transfers to `target` and returns its output. Throws Error(failure): naming
-// the program when it does not exist, naming `target` when the exit code is not 0.
+// Runs a program that transfers to `target` for lm-ckpt sync, and returns its output. Throws
+// Error(failure): naming the program when the exit code is 127 (also when the program is missing on
+// a remote host), naming `target` for any other exit code except 0.
 std::string must_run(const std::string& target, const std::vector<std::string>& words,
                      Stdout to = Stdout::returned);
 

@@ -51,8 +51,9 @@ ByteSource source_at(const std::string& path, i64 begin) {
 
 using namespace std::string_view_literals;
 
-constexpr int max_unit_threads = 4;         // four threads decompress faster than an encoder reads
-constexpr i64 unit_memory = i64{12} << 20;  // memory of one unit, compressed and decompressed
+constexpr int max_unit_threads = 4;  // four threads decompress faster than an encoder reads
+// The approximate memory of the units of one thread, compressed and decompressed.
+constexpr i64 unit_memory = i64{12} << 20;
 
 // The empty block at the end of every BGZF file (SAM specification, 4.1.2), without the first ten
 // bytes of its header.

@@ -4,8 +4,8 @@
 //
 // Errors name the file, the position and the reason. A truncated stream is an error, and so is
 // garbage after its end; only zeros after gzip data are allowed, because tapes pad their last
-// block. open_stream() warns of a BGZF file without an end-of-file block: nothing else shows that a
-// file was truncated between two blocks.
+// block. open_stream() warns of a BGZF file without an end-of-file block, because nothing else
+// shows that a file was truncated between two blocks.
 //
 // A serial decoder needs memory for 1 MiB of input and for its window: 32 KiB for gzip, at most 2
 // GiB for xz (a larger window is an error that states its size) and for zstd (any window up to
@@ -30,10 +30,10 @@ class InputStream {
     virtual i64 read(std::span<std::byte> out) = 0;
     // Returns the offset in the file up to which data has been read. Used to show progress.
     virtual i64 compressed_bytes_read() const = 0;
-    // Returns how many bytes of the content read so far have been verified by checksums. For gzip
-    // and zstd: up to the last complete member or checksummed frame (with parallel decompression,
-    // up to the last block read). For xz: nothing before the end of the file. For plain data:
-    // everything.
+    // Returns how many of the content bytes read so far checksums have verified. For gzip and zstd:
+    // up to the last complete member or frame (with parallel decompression, up to the last block
+    // read); a frame without a checksum counts, too. For xz: nothing before the end of the file.
+    // For plain data: everything.
     virtual i64 verified_bytes() const = 0;
     // Returns the descriptor of the file, for calls such as fstat(). Do not read from the
     // descriptor or seek, because the stream would lose data.
@@ -54,15 +54,15 @@ i64 window_of(const std::string& path);
 // read as one stream; an empty file counts as plain. Throws for bzip2, lz4, zip and 7z files, and
 // names the format.
 //
-// A separate thread decompresses a regular file, one to two MiB ahead of the reader. With several
-// `threads`, independent parts are decompressed in parallel, as many at once as `memory` bytes
-// allow: the blocks of an xz file that states their sizes; the frames of a zstd file or the blocks
-// of a BGZF file, up to the first one larger than 8 MiB. `interrupt`: see Interrupted; regular
-// files ignore it.
+// A separate thread decompresses a regular file that is compressed, up to two MiB ahead of the
+// reader. With several `threads`, independent parts are decompressed in parallel, as many at once
+// as `memory` bytes allow: the blocks of an xz file that states their sizes; the frames of a zstd
+// file or the blocks of a BGZF file, up to the first frame or block larger than 8 MiB. `interrupt`:
+// see Interrupted; regular files ignore it.
 std::unique_ptr<InputStream> open_stream(const std::string& path, int threads = 1,
                                          i64 memory = default_decoding_memory, int interrupt = -1);
 
-// Opens a file at byte `begin`, without decompressing it; for "-" `begin` has no effect.
+// Opens a file at byte `begin`, without decompressing it. "-" is standard input if `begin` is 0.
 std::unique_ptr<InputStream> open_plain_stream(const std::string& path, i64 begin);
 
 // Returns the format of the regular file `path`. Throws the errors of open_stream() for unsupported
