@@ -207,7 +207,7 @@ std::map<std::string, Row> rows_of(const std::string& path) {
     std::map<std::string, Row> rows;
     while (std::getline(lines, line)) {
         const std::vector<std::string> fields = fields_of(line);
-        if (fields.size() != names.size()) continue;  // a full disk truncated this line
+        if (fields.size() != names.size()) continue;  // a line that a full disk truncated
         Row row;
         for (size_t i = 0; i < names.size(); ++i) row[names[i]] = fields[i];
         rows[row["run_id"]] = std::move(row);

@@ -55,7 +55,7 @@ class EmissionsFile {
 // The sums over all runs in the emissions files of a directory.
 struct EmissionsSum {
     i64 n_files = 0, n_runs = 0;
-    double duration_s = 0;  // sum over the hosts
+    double duration_s = 0;  // sum over all runs of all hosts
     double energy_kwh = 0;
     double cpu_kwh = 0, gpu_kwh = 0, ram_kwh = 0;
     double emissions_kg = 0;

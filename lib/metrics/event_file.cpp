@@ -30,8 +30,9 @@ constexpr std::array<u32, 256> make_crc_table() {
 }
 constexpr std::array<u32, 256> crc_table = make_crc_table();
 
-// Returns the CRC of `bytes`, masked as TFRecord requires (tensorflow/core/lib/hash/crc32c.h): a
-// CRC of data that contains CRCs detects fewer errors unless the contained CRCs are masked.
+// Returns the CRC of `bytes`, masked as TFRecord requires (tensorflow/core/lib/hash/crc32c.h),
+// because a CRC of data that contains CRCs detects fewer errors unless the contained CRCs are
+// masked.
 u32 masked_crc(std::string_view bytes) {
     return std::rotr(crc32c(bytes), 15) + 0xA282EAD8U;
 }

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Writes a TensorBoard event file: records with a length and checksums (TFRecord) that hold
 // Protocol Buffers (tensorflow/core/util/event.proto), encoded here without a library. It writes
-// only scalars and SessionLog. The file is written by plain appends, because readers tolerate an
-// incomplete last record.
+// only the version, scalars and SessionLog. The file is written by plain appends, because readers
+// tolerate an incomplete last record.
 #pragma once
 
 #include <optional>
@@ -45,7 +45,7 @@ class EventFile {
     void scalar(i64 step, std::string_view tag, double value);
     i64 queued() const { return n_queued_; }
     // Appends the queued values in one write. A failed write logs a warning, and this object drops
-    // all later values: a full disk must not stop a training.
+    // all later values, because a full disk must not stop a training.
     void flush();
 
     const std::string& path() const { return path_; }

@@ -26,12 +26,12 @@ void LineFile::write(std::string_view text) {
         // With O_APPEND, Linux ignores the offset of pwrite() and appends (pwrite(2), BUGS).
         io::checked::write_at(fd_.get(), path_, std::as_bytes(std::span(line)), 0);
         if (std::exchange(failing_, false)) {
-            warn("{}: can be written again: {} lines were dropped", path_, lost_);
+            warn("{}: can be written again: number of lines dropped so far: {}", path_, lost_);
         }
     } catch (const Error& error) {
         ++lost_;
         if (!std::exchange(failing_, true)) {
-            warn("{}: training continues without this log", error.what());
+            warn("{}: training continues without this log until it can be written", error.what());
         }
     }
 }

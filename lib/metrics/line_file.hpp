@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // A log that several programs may append to and read: --log-file and --log-json. Each line is one
-// write with O_APPEND, so lines never mix (POSIX write()) and a reader never sees half a line.
+// write with O_APPEND, so lines never mix (POSIX write()), and a reader sees half a line only after
+// a failed write.
 #pragma once
 
 #include <string>
@@ -16,8 +17,8 @@ class LineFile {
     // Opens `path` for appending, or creates it. Throws Error(failure) naming the path.
     static LineFile open(std::string path);
     // Appends `text` and a newline. Drops a line that cannot be written, because a full disk must
-    // not stop a training. The first failure logs a warning; a later warning states the number of
-    // dropped lines.
+    // not stop a training. The first failure logs a warning; when a line can be written again, a
+    // warning states the number of lines dropped so far.
     void write(std::string_view text);
     i64 lost_lines() const { return lost_; }
 

@@ -135,7 +135,7 @@ constexpr std::array rules{
     CauseRule{"EOFError: Ran out of input", "", "corrupt", error, "pickle"},
     CauseRule{"The file might be corrupted", "", "corrupt", error, "PyTorch"},
     CauseRule{"Address already in use", "", "failed", error, "EADDRINUSE of libc"},
-    // Ranks that wait for another one
+    // Ranks that wait for another rank, or that lose the connection to it
     CauseRule{"timed out after", "waiting for", "timeout", effect, "lm-train"},
     CauseRule{"does not answer", "", "timeout", effect, "lm-train"},
     CauseRule{"caught collective operation timeout", "", "timeout", effect, "PyTorch"},

@@ -8,8 +8,8 @@
 
 namespace lm::metrics {
 
-// A larger count is not valid: it consists of two counts that were printed without a space between
-// them.
+// A larger count is not valid, because it consists of two counts that were printed without a space
+// between them.
 constexpr i64 largest_count = 1'000'000'000'000'000;
 
 // Parses `line` into the kind and the fields of `out`.

@@ -19,7 +19,7 @@ struct LoggedIteration {
     std::optional<i64> consumed_samples, consumed_tokens, global_batch;
     std::optional<double> flops_per_s;                     // per device
     std::optional<double> loss, grad_norm, learning_rate;  // may be not finite
-    i64 skipped = 0, nan = 0;           // iterations since the previous logged one
+    i64 skipped = 0, nan = 0;           // number of iterations since the previous logged iteration
     std::optional<double> unix_time_s;  // stamps without a zone count as UTC
     size_t digest = 0;                  // hash of the line from "iteration" to its end
 };

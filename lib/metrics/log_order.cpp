@@ -58,8 +58,8 @@ std::vector<LogHead> in_order(const std::vector<std::string>& logs) {
         warn("{}: has no time stamps: the logs are read in the given order", name);
         return heads;
     }
-    // If two logs have the same iterations, the log with time stamps is read first, because the
-    // lines of the first log count.
+    // If two logs have the same iterations, the log with time stamps is read first, because
+    // LogOverlap skips the iterations of the later log.
     std::ranges::stable_sort(heads, {}, [](const LogHead& head) {
         return std::pair(head.first->line.iteration, !head.time_s);
     });

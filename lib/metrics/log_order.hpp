@@ -22,8 +22,8 @@ LogHead read_head(const std::string& path);
 
 // Returns the logs in the order of their first time stamps; when a log has no time stamp, in the
 // order of their first iterations, with a warning. Keeps the given order when a log is standard
-// input ("-"), or has neither a time stamp nor an iteration. Calls read_head() for each log, except
-// for standard input and when there is only one log.
+// input ("-"), and, with a warning, when one log has no time stamp and one log has no iteration.
+// Calls read_head() for each log, except for standard input and when there is only one log.
 std::vector<LogHead> in_order(const std::vector<std::string>& logs);
 
 }  // namespace lm::metrics

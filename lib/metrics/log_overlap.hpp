@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Finds the lines that two logs of one training have in common. For example, one log is a copy of
-// the other or of a part of it, or `tee` has written the same output to both. Keeps 16 to 24 bytes
+// the other or of a part of it, or `tee` has written the same output to both. Keeps 8 to 24 bytes
 // for each line of an iteration.
 #pragma once
 
@@ -30,11 +30,11 @@ class LogOverlap {
     // - an iteration with a time stamp is in that log with this time, within a second;
     // - an iteration without a time stamp is in that log with the same text from "iteration" to the
     //   end of the line. A program that computes an iteration again may print the same text. So
-    //   after a start or a loaded checkpoint, the line in that log must also follow one. If it does
-    //   not, no later iteration of this program without a time stamp is compared;
+    //   if this line follows a start or a loaded checkpoint, the line in that log must also follow
+    //   a start or a loaded checkpoint. Otherwise no later iteration of this program without a
+    //   time stamp is compared;
     // - one of the two lines is of --log-json, the other is a line of text without a time stamp,
-    // and
-    //   both state the same iteration and the same loss, rounded as in text;
+    //   and both state the same iteration and the same loss, rounded as in text;
     // - an event follows an iteration that is in that log in the other form (JSON or text);
     // - an event with a time stamp is in that log with the same text at the same second;
     // - an event without a time stamp is in that log with the same text after the same iteration,

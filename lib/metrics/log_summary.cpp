@@ -93,7 +93,7 @@ void LogSummary::begin_file(const std::optional<FirstIteration>& first) {
 }
 
 // Returns whether to skip a line. Skips a line that an earlier log has, too, and an event that is
-// older than the clock: the log with this event repeats a part of an earlier log.
+// older than the clock, because a log with such an event repeats a part of an earlier log.
 bool LogSummary::skips(const LogLine& line, std::string_view text) {
     if (line.kind == LogLine::Kind::other && line.n_invalid == 0) return false;
     constexpr double least_past_s = 60;  // the clocks of two hosts differ by less
@@ -198,7 +198,7 @@ void LogSummary::add(const LoggedIteration& line) {
 
 double LogSummary::follow_clock(double now) {
     if (!first_clock_) first_clock_ = now;
-    // The clocks of several hosts differ a little: an earlier time does not set the clock back.
+    // The clocks of several hosts differ a little, so an earlier time does not set the clock back.
     const double passed_s = clock_ ? std::max(0.0, now - *clock_) : 0;
     stamped_ |= clock_.has_value();
     missing_now_s_ += passed_s;
@@ -215,8 +215,8 @@ bool LogSummary::starts_file(const LoggedIteration& line) const {
     return missing_now_s_ + *line.unix_time_s - *clock_ - step_s >= settings_.least_gap_s;
 }
 
-// Returns whether `line` repeats an iteration that another rank has logged: it has the number of
-// the last iteration, or is equal to one of the last 64 lines.
+// Returns whether `line` repeats an iteration that another rank has logged. Such a line has the
+// number of the last iteration, or is equal to one of the last 64 lines.
 bool LogSummary::is_repeated(const LoggedIteration& line) const {
     if (!last_ || started_ || line.iteration > last_->iteration) return false;
     return line.iteration == last_->iteration ||
@@ -296,9 +296,9 @@ void LogSummary::add_unseen_start(double gap_s) {
     account_.add_gap(TimeAccount::Phase::stopped, gap_s - restart_s);
 }
 
-// Adds the stop, if there was one, between iteration `before` and the next line. `first_of_run`: a
-// restart, or a rollback within the run, has discarded the iterations that were logged after
-// iteration `before`.
+// Adds the stop, if there was one, between the previous line and the next line, whose iterations
+// begin after `before`. `first_of_run`: a restart, or a rollback within the run, has discarded the
+// iterations that were logged after iteration `before`.
 void LogSummary::find_stop(bool first_of_run, bool unseen_start, i64 before) {
     LogStop stop{.restarted = first_of_run && (n_starts_ > 0 || !has_starts_ || unseen_start),
                  .last_iteration = last_->iteration,
@@ -356,7 +356,7 @@ void LogSummary::add_sums(const LoggedIteration& line, i64 n, bool first_of_run)
     }
 }
 
-// The first start of a log does not count.
+// The first start does not count, because it is not a restart.
 i64 LogSummary::n_restarts() const {
     return n_restarts_ + (last_ ? n_starts_ : std::max<i64>(0, n_starts_ - 1));
 }

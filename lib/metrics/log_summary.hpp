@@ -63,16 +63,15 @@ class LogSummary {
     };
     explicit LogSummary(const Settings& settings) : settings_(settings) {}
 
-    // A function that add() calls for each logged line that is not a duplicate, in the order of the
-    // log. The line reports the iterations after `before`. `first_of_run`: the program has started,
-    // or the training has returned to an older checkpoint, since the previous line. The previous
-    // lines for iterations after `before` are then invalid.
+    // add() calls this function for each logged iteration that is not a duplicate, in the order of
+    // the log. The line reports the iterations after `before`. `first_of_run`: the program has
+    // started, or the training has returned to an older checkpoint, since the previous line. The
+    // previous lines for iterations after `before` are then invalid.
     using Observer =
         std::function<void(const LoggedIteration& line, i64 before, bool first_of_run)>;
     void observe(Observer function) { observer_ = std::move(function); }
 
-    // Call before the first log when there are several: add() then skips lines that an earlier log
-    // has, too.
+    // Call before the first of several logs. add() then skips lines that an earlier log has, too.
     void skip_overlaps() { overlap_.emplace(); }
     // Call before the first line of each log. `first`: the first logged iteration of the log, if
     // known.
@@ -84,16 +83,18 @@ class LogSummary {
     i64 n_lines() const { return n_lines_; }
     i64 n_logged() const {
         return n_logged_;
-    }  // valid lines of iterations, including repeated ones
+    }  // valid lines of iterations, including repeated lines
     i64 n_invalid() const { return n_invalid_; }    // iteration lines without valid fields
     i64 n_repeated() const { return n_repeated_; }  // skipped lines that another rank logged, too
-    i64 n_overlapping() const { return n_overlapping_; }  // skipped lines of an earlier log
+    i64 n_overlapping() const {
+        return n_overlapping_;
+    }  // skipped lines that an earlier log covers
     // Returns the number of logs that begin after a pause of least_gap_s, and do not state when
-    // their program started. In such a pause, as much time as the mean stated restart took counts
-    // as restarting, and the rest as waiting for a job.
+    // their program started. The mean time of the restarts that the log states counts as
+    // restarting, and the rest of such a pause as waiting for a job.
     i64 n_unseen_starts() const { return n_unseen_starts_; }
     // Returns the number of logs that continue the iterations of the previous log, when no time
-    // stamps show whether the program was restarted between the two. No restart is counted.
+    // stamps show whether the program was restarted between the two logs. No restart is counted.
     i64 n_unclear_logs() const { return n_unclear_logs_; }
     bool empty() const { return !last_; }
     // Returns the newest logged iteration. Requires !empty().

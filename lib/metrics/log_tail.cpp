@@ -33,7 +33,7 @@ i64 LogTail::pass_rest(const std::function<void(std::string_view)>& use) {
     return 1;
 }
 
-// A carriage return ends a line, too: programs overwrite a progress line with it.
+// A carriage return ends a line, too, because programs overwrite a progress line with it.
 i64 LogTail::pass_lines(const std::function<void(std::string_view)>& use) {
     i64 n_lines = 0;
     size_t begin = 0;
@@ -80,8 +80,8 @@ i64 LogTail::poll(const std::function<void(std::string_view)>& use) {
         offset_ = 0;
         rest_.clear();
     }
-    // Checks for a replacement before it reads: a file that was replaced before the check does not
-    // grow, so read_new() reaches the end of the file.
+    // Checks for a replacement before it reads. A file that was replaced before the check does not
+    // grow, so read_new() reaches the end of that file.
     const bool replaced = was_replaced();
     i64 n_lines = read_new(use);
     if (!replaced) return n_lines;

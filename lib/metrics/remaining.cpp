@@ -136,7 +136,8 @@ double seconds_left(const LogSummary& log, const Left& left, double share) {
     constexpr double alike = 1e-2;
     if (!fixed && share != 1) {
         note(
-            "--nodes: the log has only one batch size, so the time is assumed to be inversely "
+            "--nodes: the log does not show how the step time depends on the batch size, so the "
+            "time is assumed to be inversely "
             "proportional to the number of nodes, which overestimates the gain of more nodes");
     } else if (!fixed && std::abs(ratio - 1) > alike) {
         note(

@@ -68,7 +68,7 @@ void TensorBoard::add_gigaflos(i64 samples, const std::string& tag, double value
     add(by_gigaflos_, gigaflos(samples), tag + " vs gigaflos (without embeddings)", value);
 }
 
-// Adds a value to a series by iteration and by samples: Megatron-LM has no axis of tokens.
+// Adds a value to a series by iteration and by samples, because Megatron-LM has no axis of tokens.
 void TensorBoard::add_plain(const Axes& x, const std::string& tag,
                             const std::optional<double>& value) {
     if (value) add_axes(x, tag, *value, false);

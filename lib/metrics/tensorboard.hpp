@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Writes the scalars of a training with the tags and axes of Megatron-DeepSpeed (training.py,
 // training_log() and evaluate_and_print_results()), so that dashboards and tools for
-// Megatron-DeepSpeed work. Each series is written by iteration (in DIR), by samples (in
-// DIR/vs-samples), by tokens (in DIR/vs-tokens) and by gigaflos (in DIR/vs-gigaflos). Each
-// directory has one axis, because the purge record of a resumed run applies to all series of a
-// directory.
+// Megatron-DeepSpeed work. A series is written on one or more x axes: iterations (in DIR), samples
+// (in DIR/vs-samples), tokens (in DIR/vs-tokens) and gigaflos (in DIR/vs-gigaflos). Each directory
+// has one axis, because the purge record of a resumed run applies to all series of a directory.
 #pragma once
 
 #include <optional>

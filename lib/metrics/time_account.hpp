@@ -14,13 +14,13 @@ namespace lm::metrics {
 // stamp. In a log without time stamps, the sum is the time of the steps.
 struct TimeUse {
     double useful_s = 0;
-    double repeated_s = 0;  // discarded by a restart or a rollback, computed again later
+    double repeated_s = 0;  // time of iterations that a restart or a rollback discarded
     double skipped_s = 0;   // iterations without an optimizer step
     double nan_s = 0;       // iterations with a loss or gradient that is not finite
     double evaluation_s = 0;
     double saving_s = 0;
     double restarting_s = 0;  // from the start of a program to its first iteration
-    double waiting_s = 0;     // from the end of a program to the start of the next one
+    double waiting_s = 0;     // from the end of a program to the start of the next program
     double other_s = 0;       // time of a running program that its log does not explain
     i64 repeated = 0, skipped = 0, nan = 0;
     double total_s() const {
