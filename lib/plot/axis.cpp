@@ -127,8 +127,9 @@ void Axis::add_ticks(double step) {
     }
 }
 
-// Adds ticks at powers of ten: at every n-th power when there are more than `most`. When there are
-// fewer than three, adds ticks at 2 and 5 times each power, too.
+// Adds ticks at powers of ten, but only at every n-th power when the axis would have more than
+// `most` intervals. When there are fewer than three powers, adds ticks at 2 and 5 times each power,
+// too.
 void Axis::add_log_ticks(int most) {
     const double decades = std::floor(high_ + 1e-9) - std::ceil(low_ - 1e-9);
     const double every = std::max(1.0, std::ceil(decades / most));

@@ -56,7 +56,7 @@ class Axis {
     std::vector<Tick> ticks_;
 };
 
-// Returns the least number of the form 1, 2, 2.5 or 5 x 10^n that is at least `span` / `most`.
+// Returns the least number f x 10^n, where f is 1, 2, 2.5 or 5, that is at least `span` / `most`.
 double round_step(double span, int most);
 
 // Returns " (×10⁻⁵)" for -5, and nothing for 0.

@@ -16,8 +16,8 @@ namespace lm::plot {
 std::vector<Point> decimated(std::span<const Point> points, double width);
 
 // Returns one point for each column of `width` that has points: the mean of these points. If the
-// last column has less than half of the points of the previous one, both are joined, because a mean
-// of few points is noise.
+// last column has less than half as many points as the previous column, both columns are joined,
+// because a mean of few points is noise.
 std::vector<Point> column_means(std::span<const Point> points, double width);
 
 // Splits `points` at each y that is not finite, and drops these points. Keeps the order.

@@ -136,7 +136,7 @@ void draw_curve(Svg& svg, const Curve& curve, const Frame& frame) {
 // ---- Marks -------------------------------------------------------------------------------------
 
 // Returns the positions of `values`, ascending. Drops a position that is closer than `distance` to
-// the previous one.
+// the previous kept position.
 std::vector<double> spaced(const std::vector<double>& values, const Axis& axis, double distance) {
     std::vector<double> all;
     for (const double value : values) all.push_back(axis.at(value));

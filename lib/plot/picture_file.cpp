@@ -43,8 +43,8 @@ void save_picture(const std::string& path, const std::string& svg, io::Overwrite
         file.commit();
         return;
     }
-    // `source` is never committed: the converter reads its temporary file, and the destructor
-    // removes this file.
+    // `source` is never committed. The converter reads the temporary file of `source`, and the
+    // destructor removes this file.
     io::AtomicFile source = io::AtomicFile::create(path + ".svg", io::Overwrite::yes);
     source.write(svg);
     source.sync();

@@ -188,7 +188,7 @@ void draw_labels(Svg& svg, const ScatterChart& chart, const ScatterLayout& axes)
         };
         auto place = std::ranges::find_if(
             places, [&](const Rectangle& p) { return is_inside(p) && is_free(p); });
-        // The first label is the most important: it may cover dots.
+        // The first label is the most important, so it may cover dots.
         if (place == places.end() && is_first) place = std::ranges::find_if(places, is_inside);
         is_first = false;
         if (place == places.end()) continue;

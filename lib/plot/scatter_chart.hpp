@@ -26,7 +26,7 @@ struct ScatterChart {
     std::string title;             // name of the document, not drawn
     std::string x_label, y_label;  // with the unit
     std::vector<ScatterKind> kinds;
-    std::vector<ScatterDot> dots;  // the first dots are drawn over the others
+    std::vector<ScatterDot> dots;  // the first dots are drawn over the later dots
     std::optional<double> limit;   // a dashed vertical line
     std::string limit_name;
     std::string note;  // a sentence above the dots; empty: none

@@ -63,8 +63,8 @@ class Svg {
     std::string out_;
 };
 
-// Returns `text` with entities in place of the characters that XML reserves. Control characters and
-// bytes that are not UTF-8, which XML 1.0 forbids, become "?".
+// Returns `text` with entities in place of the characters that XML reserves. Control characters,
+// and all bytes above 127 of a text that is not valid UTF-8, become "?".
 std::string xml_escaped(std::string_view text);
 
 // Returns the width of `text` in Helvetica, plus a tenth, since other fonts are wider.
