@@ -27,7 +27,8 @@ class PathTarget : public SyncTarget {
 
   private:
     std::string in(const std::string& name) const { return path_ + "/" + name; }
-    // Returns a function that reports `done` of `total` bytes to the callback of set_progress().
+    // Returns a function that reports `done` of `total` bytes to the callback of set_progress(); an
+    // empty function when there is no callback.
     std::function<void(i64 done)> part_of(i64 total) const;
 
     std::string path_;

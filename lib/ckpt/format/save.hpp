@@ -68,10 +68,10 @@ SaveResult save(const Generation& generation, const SaveInfo& info,
 // A save by several writers. The committer calls begin_save(), which creates and returns the
 // directory temporary_path(). Each writer r of [0, n_writers) calls write_pieces(), or
 // plan_shares() and write_shares() if it shares files with other writers (data_file.hpp). One
-// writer of each group receives the index parts of the other writers, joins the parts with append()
-// and calls write_index(). When all writers have confirmed, the committer calls commit_save(). When
-// a writer reports a failure, the committer calls discard_save(), which removes the temporary
-// directory.
+// writer of each group receives the index parts of the other writers of the group, joins the parts
+// with append() and calls write_index(). When all writers have confirmed, the committer calls
+// commit_save(). When a writer reports a failure, the committer calls discard_save(), which removes
+// the temporary directory.
 std::string temporary_path(const Generation& generation, i64 iteration);
 std::string begin_save(const Generation& generation, i64 iteration);
 // Returns the shares of `pieces`, one for each data file of writer number `writer`, or of the group

@@ -39,7 +39,7 @@ struct StepEntry {
     std::string path;
     std::optional<Manifest> manifest;  // nullopt: see `reason`
     std::string reason;                // why the manifest cannot be used
-    bool unreadable = false;           // an error of the system, which does not prove damage
+    bool unreadable = false;           // an error that does not prove damage
 };
 
 // The steps of a directory and its current branch.
