@@ -23,7 +23,7 @@ struct CommandLine {
     std::vector<Options::Occurrence> occurrences;
 };
 
-// Returns whether `name` is an option that every program has: --help, -h, --version.
+// Returns whether `name` is an option that every program has: --help, -h, --help-all, --version.
 bool is_built_in(const std::string& name);
 
 // Parses `arguments` with the options of `table` and the built-in options; apply[i] belongs to

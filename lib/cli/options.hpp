@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Options are declared once: the parser (CLI11), --help, the man page's OPTIONS section and the
-// shell completions all read the same table of options. Parsing opens nothing and prints nothing.
+// shell completions all read the same table of options. Parsing opens no file, and prints only
+// notes about flags without effect.
 //
 //     cli::Options options("lm-ckpt", "list, verify, prune and transform checkpoints");
 //     options.group("Output");

@@ -147,7 +147,8 @@ bool same_letter(unsigned char a, unsigned char b) {
 }
 
 // Returns the number of insertions, deletions, replacements and swaps of adjacent characters
-// between two names (optimal string alignment distance). Ignores case.
+// between two names (optimal string alignment distance). Ignores the difference between capital and
+// small letters.
 size_t edit_distance(std::string_view a, std::string_view b) {
     std::vector<std::vector<size_t>> d(a.size() + 1, std::vector<size_t>(b.size() + 1));
     for (size_t i = 0; i <= a.size(); ++i) d[i][0] = i;

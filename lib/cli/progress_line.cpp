@@ -131,7 +131,7 @@ void ProgressLine::State::show(double now_s) {
         print_line(line(true));
         printed_plain = true;
     } else if (in_foreground()) {
-        // The last column stays empty: some terminals wrap when it is written.
+        // The last column stays empty, because some terminals wrap when it is written.
         const int width = terminal_width(STDERR_FILENO, 80) - 1;
         set_status_line(line_within(static_cast<size_t>(width)));
     }

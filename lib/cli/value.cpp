@@ -57,8 +57,8 @@ void parse_value(const std::string& name, const std::string& text, double& targe
 void parse_value(const std::string& name, const std::string& text, Bytes& target) {
     target.value = parse_size(name, text);
     const bool has_unit = text.find_first_not_of("0123456789_.") != std::string::npos;
-    // A number without a unit counts as bytes only if it is at least this large: scripts pass such
-    // numbers, but a person who writes 80 does not mean bytes.
+    // A number without a unit counts as bytes only if it is at least this large, because scripts
+    // pass such numbers, but a person who writes 80 does not mean bytes.
     constexpr i64 meant_as_bytes = 1'000'000;
     if (target.value != 0 && target.value < meant_as_bytes && !has_unit)
         usage_error(name, "'{}' has no unit: write {}GB, {}GiB or {}B", text, text, text, text);

@@ -267,7 +267,7 @@ HangStory Story::tell() {
     const bool hangs = std::ranges::any_of(
         waits_, [](const Wait& wait) { return wait.longest_s >= least_hang_s; });
     if (!waits_.empty() && !hangs) {
-        story.text += fmt::format("no hang: no rank waits for more than {} s\n", least_hang_s);
+        story.text += fmt::format("no hang: no rank has waited {} s or longer\n", least_hang_s);
         return story;
     }
     story.diverged = find_diverged();
@@ -287,8 +287,8 @@ HangStory Story::tell() {
                                  : wait.awaited.front() < 0 ? "ranks without a dump:"
                                                             : ranks_text(wait.awaited, size_) + ":";
         story.text +=
-            fmt::format("{} {} for {:.0f} s for {} {}\n", ranks_text(wait.ranks, size_),
-                        wait.ranks.size() == 1 ? "waits" : "wait", wait.longest_s, whom, wait.what);
+            fmt::format("{} {} waited {:.0f} s for {} {}\n", ranks_text(wait.ranks, size_),
+                        wait.ranks.size() == 1 ? "has" : "have", wait.longest_s, whom, wait.what);
     }
     if (waits_.empty()) story.text += "no rank waits for another rank\n";
     if (!waits_.empty() && story.diverged.empty()) {

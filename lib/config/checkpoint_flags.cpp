@@ -120,9 +120,9 @@ const Fields<CheckpointFlags>& save_fields() {
         {.option = "--async-save-buffer",
          .member = &S::async_save_buffer,
          .metavar = "SIZE",
-         .help = "host memory of a rank for the copy of --async-save [the rank's part of a "
-                 "checkpoint]; if SIZE is smaller, the next optimizer step waits until the rest is "
-                 "written",
+         .help = "host memory of a rank for the copy of --async-save; default: the size of the "
+                 "rank's part of a checkpoint; if SIZE is smaller than that part, the next "
+                 "optimizer step waits until the rest is written",
          .block = Block::checkpoints},
         {.option = "--local-save",
          .member = &S::local_save,

@@ -115,8 +115,8 @@ const Fields<DataFlags>& data_order_fields() {
         {.option = "--data-order",
          .member = &S::order,
          .help =
-             "order of the samples: stateless: computed without an index; megatron, "
-             "megatron-deepspeed: the order of Megatron-LM or of BigScience's Megatron-DeepSpeed",
+             "order of the samples: stateless (computed without an index), megatron (the order of "
+             "Megatron-LM) or megatron-deepspeed (the order of BigScience's Megatron-DeepSpeed)",
          .choices = {"stateless", "megatron", "megatron-deepspeed"},
          .block = Block::training,
          .on_resume = OnResume::samples},
@@ -170,8 +170,8 @@ void add_data_options(cli::Options& options, DataFlags& flags, DocumentFlags& do
     declare(options, group_file_fields(), flags);
     declare(options, data_order_fields(), flags);
     add_tokenizer_options(options, flags.tokenizer,
-                          "also NullTokenizer: ids below --vocab-size, of which the last ends a "
-                          "document; default: vocabulary size and end-of-document token of the "
+                          "also NullTokenizer (ids below --vocab-size, the last of which ends a "
+                          "document); default: vocabulary size and end-of-document token of the "
                           "data's metadata file");
     declare(options, document_fields(), documents);
 }

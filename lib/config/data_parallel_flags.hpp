@@ -18,7 +18,7 @@ struct ZeroFlags {
 struct RankCheckFlags {
     i64 check_replicas = 100;  // iterations between two checks; 0: none
     double timeout_min = 10;   // --distributed-timeout-minutes
-    bool node_check = true;    // --no-node-check: false
+    bool node_check = true;    // false with --no-node-check
 
     // Throws Error(usage) naming the flag whose value is invalid.
     void check() const;

@@ -44,8 +44,8 @@ constexpr std::array top_level = {"train_micro_batch_size_per_gpu",
 // they are not reported as misspelled.
 constexpr std::array other_keys = {"loss_scale_raise_error_at_min", "consecutive_hysteresis"};
 
-// Keys within blocks: the keys that lm-train reads, and keys for a behaviour that lm-train always
-// has. The note about ignored keys names no key of this list.
+// The keys within blocks that lm-train reads. The note about ignored keys names no key of this
+// list.
 constexpr std::array known_in_blocks = {
     "zero_optimization.stage",
     "fp16.enabled",

@@ -8,10 +8,11 @@
 namespace lm::config {
 
 // Sets in `flags` the values of the file that --deepspeed_config names: micro and global batch
-// size, fp16 or bf16, gradient clipping, curriculum. Does nothing when --deepspeed_config is not
-// given. Prints a note with the keys that have no effect here. Throws Error(usage) naming file and
-// key when a key and the corresponding command-line flag have different values, when a key is
-// unknown, and when lm-train does not support a key that would change a result.
+// size, ZeRO stage, fp16 or bf16, loss scale, gradient clipping, curriculum. Does nothing when
+// --deepspeed_config is not given. Prints a note with the keys that have no effect here. Throws
+// Error(usage) naming file and key when a key and the corresponding command-line flag have
+// different values, when a key is unknown, and when lm-train does not support a key that would
+// change a result.
 void apply_deepspeed(TrainFlags& flags);
 
 }  // namespace lm::config

@@ -14,7 +14,7 @@ const Fields<DeviceFlags>& device_fields() {
          .derived = Derived::combined},
         {.option = "--attention-backend",
          .member = &S::attention_backend,
-         .help = "attention kernels on a GPU: auto: cuDNN where it is installed and supports the "
+         .help = "attention kernels on a GPU; auto: cuDNN where it is installed and supports the "
                  "shapes; fused: as auto, but an error if cuDNN is not installed; any other value: "
                  "lm-train's flash attention",
          .choices = {"auto", "flash", "fused", "unfused", "local"},
@@ -29,7 +29,7 @@ const Fields<DeviceFlags>& device_fields() {
          .derived = Derived::combined},
         {.option = "--allow-tf32",
          .member = &S::allow_tf32,
-         .help = "let a GPU round the operands of fp32 matrix products to TF32 (10 bits)",
+         .help = "let a GPU round the operands of fp32 matrix products to TF32 (10-bit mantissa)",
          .block = Block::run,
          .derived = Derived::moved},
         {.option = "--autotune",

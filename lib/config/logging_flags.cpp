@@ -24,8 +24,8 @@ Fields<S> log_fields() {
          .block = Block::logging},
         {.option = "--log-throughput",
          .member = &S::throughput,
-         .help = "add the TFLOP/s of a rank to the line of --log-format megatron-lm; the other "
-                 "format always has them",
+         .help = "add the TFLOP/s of a rank to the line of --log-format megatron-lm; "
+                 "megatron-deepspeed always has them",
          .block = Block::logging},
         {.option = "--quiet,-q",
          .member = &S::quiet,
@@ -52,7 +52,7 @@ Fields<S> log_fields() {
         {.option = "--status-file",
          .member = &S::status_file,
          .metavar = "FILE",
-         .help = "write the state of the run to FILE as JSON: at each log line, about once a "
+         .help = "write the state of the run to FILE as JSON at each log line, about once a "
                  "minute, and at the end",
          .block = Block::logging},
         {.option = "--tensorboard-dir",
@@ -80,8 +80,8 @@ Fields<S> log_fields() {
         {.option = "--timing-log-level",
          .member = &S::timing_level,
          .metavar = "N",
-         .help = "1 or more: after each log line, log for each phase of an iteration the smallest "
-                 "and the largest time over the ranks",
+         .help = "1 or more: after each log line, log the smallest and the largest time over the "
+                 "ranks for each phase of an iteration",
          .block = Block::logging},
     };
 }
@@ -107,7 +107,8 @@ Fields<S> energy_fields() {
         {.option = "--codecarbon-cpu-power",
          .member = &S::codecarbon_cpu_power,
          .metavar = "WATTS",
-         .help = "power of the processors of a host without RAPL counters [4 W for each core]",
+         .help =
+             "power of the processors of a host without RAPL counters; default: 4 W for each core",
          .block = Block::logging},
     };
 }

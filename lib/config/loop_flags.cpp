@@ -74,9 +74,9 @@ const Fields<StoppingFlags>& fault_fields() {
     static const Fields<S> fields = {
         {.option = "--on-nan",
          .member = &S::on_nan,
-         .help = "reaction to a loss, gradient or activation that is not finite: stop with exit "
-                 "code 4, continue without the update, skip the batch, or load the last checkpoint "
-                 "and skip the batches since then",
+         .help = "reaction to a loss, gradient or activation that is not finite; stop: exit code "
+                 "4; continue: drop the update; skip: also skip the batch; rollback: load the last "
+                 "checkpoint and skip the batches since then",
          .choices = names_in(reactions),
          .block = Block::stopping},
         {.option = "--on-spike",
@@ -98,7 +98,7 @@ const Fields<StoppingFlags>& fault_fields() {
          .block = Block::stopping},
         {.option = "--error-injection-type",
          .member = &S::injection_type,
-         .help = "kind of the injected NaN: transient_error: absent when the step is repeated; "
+         .help = "kind of the injected NaN; transient_error: absent when the step is repeated; "
                  "persistent_error: in each repetition on this rank; correct_result: in each "
                  "repetition on all ranks",
          .choices = names_in(injected_errors),
@@ -107,7 +107,7 @@ const Fields<StoppingFlags>& fault_fields() {
          .member = &S::iterations_to_skip,
          .metavar = "N ...",
          .help = "consume the batches of these iterations without training on them, as Megatron-LM "
-                 "does: the learning rate does not advance",
+                 "does; the learning rate does not advance",
          .block = Block::training},
         {.option = "--skip-train-iteration-range",
          .member = &S::skip_ranges,

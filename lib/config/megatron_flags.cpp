@@ -52,10 +52,10 @@ constexpr Family accepted[] = {
      "--no-tp-comm-overlap-rs --no-tp-comm-split-ag --no-tp-comm-split-rs --symmetric-ar-type= "
      "--mlp-chunks-for-training= --batch-invariant-mode --batch-invariant-backend= "
      "--disable-bf16-reduced-precision-matmul --use-grouped-gemm-for-dense-mlp"},
-    {"--use-distributed-optimizer divides the optimizer state over all data-parallel ranks: same "
-     "results",
+    {"--use-distributed-optimizer divides the optimizer state over all data-parallel ranks, "
+     "with the same results",
      "--num-distributed-optimizer-instances="},
-    {"a validation uses --micro-batch-size, too: same result", "--eval-micro-batch-size="},
+    {"a validation also uses --micro-batch-size, with the same result", "--eval-micro-batch-size="},
     {"the data's format is read from its index", "--data-impl="},
     {"batches are read from mapped files without loader processes",
      "--num-workers= --valid-num-workers= --no-mmap-bin-files --dataloader-fast-cache-load "
@@ -125,7 +125,7 @@ constexpr Family accepted[] = {
     {"SIGTERM always saves and stops",
      "--exit-signal-handler-for-dataloader --exit-signal-handler-for-training "
      "--exit-signal-handler --exit-signal="},
-    {"exit code 75 means: run the same command again",
+    {"exit code 75 means that the command must be run again",
      "--adlr-autoresume --adlr-autoresume-interval="},
     {"random numbers are a function of seed and position and have no state",
      "--no-save-rng --no-load-rng --te-rng-tracker --inference-rng-tracker"},
@@ -254,7 +254,7 @@ constexpr Family refused[] = {
      "--apply-wd-to-qk-layernorm --freeze-all-layers"},
     {"all tokens of a sample have the same weight in the loss",
      "--reweight-loss-based-on-position-frequency"},
-    {"the loss always includes every token", "--loss-on-targets-only"},
+    {"only --eod-mask-loss excludes tokens from the loss", "--loss-on-targets-only"},
     {"the batch size is never changed: --dry-run lists the rank counts that fit",
      "--decrease-batch-size-if-needed"},
     {"the batch size changes only by --rampup-batch-size and --step-batch-size-schedule",

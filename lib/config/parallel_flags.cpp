@@ -132,7 +132,7 @@ const Fields<ParallelFlags>& parallel_fields() {
         {.option = "--pp-partition-method",
          .member = &S::partition_method,
          .metavar = "METHOD",
-         .help = "quantity to balance over the pipeline stages: uniform or type:transformer: "
+         .help = "quantity to balance over the pipeline stages; uniform or type:transformer: "
                  "layers; type:transformer|embedding: layers, with the embedding and the head "
                  "counted as one layer each; parameters: elements of the tensors",
          .block = Block::parallel,
@@ -195,7 +195,7 @@ const Fields<ParallelFlags>& recompute_fields() {
          .derived = Derived::combined},
         {.option = "--recompute-method",
          .member = &S::recompute_method,
-         .help = "layers that --recompute-granularity full recomputes: uniform (default): all "
+         .help = "layers that --recompute-granularity full recomputes; uniform (default): all "
                  "layers, from the stored input of each group of --recompute-num-layers layers; "
                  "block: the first --recompute-num-layers layers of each stage",
          .choices = names_in(spec::recompute_methods),
@@ -270,10 +270,11 @@ std::optional<std::string> ends_problem(const ParallelFlags& flags,
     const i64 n_others = flags.pipeline - (first > 0) - (last > 0);
     const i64 left = model.n_layers - first - last;
     if (left >= n_others && (n_others > 0 || left == 0)) return std::nullopt;
-    return problem(flag,
-                   "{} of {} layers (--num-layers) remain for the {} other stages: each stage "
-                   "needs at least one layer, and each layer a stage",
-                   left, model.n_layers, n_others);
+    return problem(
+        flag,
+        "leaves {} of {} layers (--num-layers) for the remaining stages, whose number is "
+        "{}: choose numbers with which each stage has a layer and each layer a stage",
+        left, model.n_layers, n_others);
 }
 
 std::optional<std::string> chunks_problem(const ParallelFlags& flags,

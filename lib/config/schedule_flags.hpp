@@ -25,7 +25,7 @@ struct ScheduleFlags {
     std::optional<i64> train_samples, train_iters, train_tokens;
     std::optional<i64> global_batch;        // samples
     std::vector<i64> rampup;                // START INCREMENT SAMPLES
-    std::string batch_steps;                // --step-batch-size-schedule: "THRESHOLD:BATCH ..."
+    std::string batch_steps;                // --step-batch-size-schedule: "TOKENS:BATCH ..."
     std::optional<i64> micro_batch;         // samples
     std::optional<i64> accumulation_steps;  // micro-batches per step, from the DeepSpeed file
     std::optional<double> lr;

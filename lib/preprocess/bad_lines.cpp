@@ -75,8 +75,8 @@ void BadLineWarnings::warn_skipped(const std::string& where, const std::string& 
 
 void BadLineWarnings::warn_rest(i64 n_bad) {
     if (n_bad <= max_warnings) return;
-    warn("{} more lines were skipped: only the first {} are shown", n_bad - max_warnings,
-         max_warnings);
+    warn("{} more skipped lines: only the first {} have a warning of their own",
+         n_bad - max_warnings, max_warnings);
 }
 
 i64 BadLineReporter::lines_before_piece(const data::LineChunk& chunk, const std::string& input,

@@ -102,7 +102,7 @@ void CorpusCounter::run(const std::function<void(i64, i64)>& progress) {
     data::ChunkReader reader(data::examine_inputs(io::expand_inputs(options_.inputs)), chunk_bytes);
     for (int i = 0; i < pool_.size(); ++i)
         workers_.push_back(std::make_unique<Worker>(options_, design_));
-    // This thread reads each round while the workers count the previous one.
+    // A separate thread reads the next round while the workers count the current round.
     Chunks round = read_round(reader);
     while (!round.empty()) {
         try {

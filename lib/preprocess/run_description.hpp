@@ -23,8 +23,8 @@ io::OrderedJson describe_run(const InputPlan& plan, const BuildOptions& options,
 io::Json origin_of(const io::OrderedJson& description);
 
 // Compares `existing`, the origin of existing outputs, with `current`, the origin of this run.
-// Returns a description of the first difference, such as "made with ..."; an empty string if there
-// is no difference.
+// Returns a description of the first difference, such as "it was made with ..."; an empty string if
+// there is no difference.
 std::string difference_of_origins(const io::Json& existing, const io::Json& current);
 
 // Reads the run.json of an earlier run at `path` and returns its number of parts per rank. Throws

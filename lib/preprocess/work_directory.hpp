@@ -2,7 +2,7 @@
 // PREFIX.unfinished: the directory in which the parts of an output grow until they are complete. A
 // killed run leaves the directory, and so does a stopped run with --resume. A later run with
 // --resume continues the work in it. A complete run removes the directory.
-//   lock                  created first, removed last: a directory without it belongs to the user
+//   lock                  created first, removed last; a directory without lock belongs to the user
 //   run.json              description of the build (run_description.hpp)
 //   part-I.K.*            tokens, lengths and documents of key number K (dataset_part.hpp)
 //   part-I.journal        how far part I was encoded (part_journal.hpp)

@@ -101,12 +101,12 @@ i64 padded_vocab_size(i64 vocab_size, i64 divisible_by, std::optional<i64> pad_t
     check_at_least("--make-vocab-size-divisible-by", divisible_by, 1);
     if (!pad_to) return round_up(vocab_size, divisible_by);
     if (*pad_to < vocab_size) {
-        usage_error("--pad-vocab-size-to", "{} is smaller than the vocabulary, {}", *pad_to,
+        usage_error("--pad-vocab-size-to", "{} is smaller than the vocabulary size {}", *pad_to,
                     vocab_size);
     }
     if (*pad_to % divisible_by != 0) {
         usage_error("--pad-vocab-size-to",
-                    "{} is not a multiple of --make-vocab-size-divisible-by, {}", *pad_to,
+                    "{} is not a multiple of --make-vocab-size-divisible-by {}", *pad_to,
                     divisible_by);
     }
     return *pad_to;

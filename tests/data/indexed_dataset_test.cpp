@@ -272,6 +272,6 @@ TEST_CASE("a sequence beyond the tokens is an error of the file, not a failed ch
     put<i32>(idx, idx_header_bytes, 7);  // the dataset has 6 tokens
     io::write_file(idx_path(prefix), idx, io::Overwrite::yes);
     const auto d = IndexedDataset::open(prefix);
-    CHECK_THROWS_WITH(d.length(0), ContainsSubstring("sequence 0 of 7 tokens exceeds the 6"));
+    CHECK_THROWS_WITH(d.length(0), ContainsSubstring("sequence 0 with 7 tokens ends after the 6"));
     CHECK_FALSE(verify_dataset(prefix, {}).faults.empty());
 }

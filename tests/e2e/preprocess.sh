@@ -157,9 +157,9 @@ for verb in "--output-prefix bad" "train-tokenizer --vocab-size 300 --output bad
 done
 printf '{"text":5}\n%.0s' {1..40} > many.jsonl
 echo '{"text":"a"}' >> many.jsonl
-expect 0 'warning: 30 more lines were skipped: only the first 10 are shown' "$lm" --input many.jsonl --output-prefix many --on-bad-line skip
+expect 0 'warning: 30 more skipped lines: only the first 10 have a warning of their own' "$lm" --input many.jsonl --output-prefix many --on-bad-line skip
 [ "$(grep -c 'many.jsonl:.*: skipped' err)" = 10 ] || fail "$(cat err)"
-expect 0 'warning: 30 more lines were skipped: only the first 10 are shown' "$lm" train-tokenizer --input many.jsonl --vocab-size 257 --output many --on-bad-line skip
+expect 0 'warning: 30 more skipped lines: only the first 10 have a warning of their own' "$lm" train-tokenizer --input many.jsonl --vocab-size 257 --output many --on-bad-line skip
 expect 2 'limit: leaves nothing to read: it must be at least 1 byte' "$lm" train-tokenizer --input a.jsonl --vocab-size 300 --output bad --limit 0
 expect 2 'input: - is given twice: standard input can be read only once' "$lm" --input - - --output-prefix bad
 printf '{"text":5}\n' > $'new\nline.jsonl'
@@ -292,7 +292,7 @@ def entry(at, size):
 length, pointer = 34 + 4 * 7, 34 + 4 * n + 8 * 7
 for at, size, value, printed, fault in [
     (length, 4, -5, 7, "length -5 of sequence 7 is negative"),
-    (length, 4, 2**31 - 1, 7, "sequence 7 of 2147483647 tokens exceeds the"),
+    (length, 4, 2**31 - 1, 7, "sequence 7 with 2147483647 tokens ends after the"),
     (length, 4, entry(length, 4) - 1, 7, "sequence 8 begins at token"),
     (length, 4, entry(length, 4) + 1, 7, "sequence 8 begins at token"),
     (pointer, 8, -2, 6, "pointer -2 of sequence 7 is corrupt"),

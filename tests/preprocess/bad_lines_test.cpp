@@ -75,7 +75,8 @@ TEST_CASE("a run warns of ten skipped lines and then of the number of the rest")
     CHECK(log.lines[2] == "a:12:7: the reason: skipped");
     BadLineWarnings::warn_rest(16);
     CHECK(log.lines.size() == 11);
-    CHECK(log.lines.back() == "6 more lines were skipped: only the first 10 are shown");
+    CHECK(log.lines.back() ==
+          "6 more skipped lines: only the first 10 have a warning of their own");
     BadLineWarnings::warn_rest(10);
     CHECK(log.lines.size() == 11);
 }

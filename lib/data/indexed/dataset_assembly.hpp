@@ -29,7 +29,7 @@ class DatasetAssembly {
 
     // After all parts are placed, block_digest() computes the digest of each block of both files.
     // Blocks are numbered [0, n_blocks()); the blocks of the .bin come first. The .bin of a single
-    // part has no blocks, because the part's digest is known. fill_in() takes the digests of all
+    // part has no blocks, because the part's digest is known. fill_in() receives the digests of all
     // blocks, in order, and sets counts, sizes and digests of `facts`.
     i64 n_blocks() const;
     std::string block_digest(i64 block) const;

@@ -245,7 +245,7 @@ i64 IndexedDataset::length(i64 sequence) const {
     const i64 value = load<i32>(lengths_ + 4 * sequence);
     if (value < 0) run_error(idx_.path(), "length {} of sequence {} is negative", value, sequence);
     if (value > n_tokens_ - position(sequence)) {
-        run_error(idx_.path(), "sequence {} of {} tokens exceeds the {} tokens of the dataset",
+        run_error(idx_.path(), "sequence {} with {} tokens ends after the {} tokens of the dataset",
                   sequence, value, n_tokens_);
     }
     return value;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Writes an indexed dataset in constant memory: writes lengths to the unfinished .idx and reads
-// them back at the end. P.bin is published first, then the metadata file, then P.idx: when an .idx
-// exists, the dataset is complete.
+// them back at the end. P.bin is published first, then the metadata file, then P.idx. So when an
+// .idx exists, the dataset is complete.
 #pragma once
 
 #include <optional>

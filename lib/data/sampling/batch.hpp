@@ -43,7 +43,7 @@ struct Batch {
     Batch() = default;
     Batch(i64 seq_length, const BatchOptions& options);
 
-    // Returns the size of all fields.
+    // Returns the size of all fields in bytes.
     i64 n_bytes() const;
     // Returns the number of tokens that the loss counts.
     i64 n_unmasked() const;

@@ -49,7 +49,7 @@ class ProportionalBlend final : public BlendRule {
   private:
     void count_block(i64 block, std::span<i64> counts) const;
 
-    std::vector<i64> shares_;  // weights as integers that sum to total_: exact arithmetic
+    std::vector<i64> shares_;  // weights as integers that sum to total_, so arithmetic is exact
     i64 total_ = 0;
     u64 key_;
 };

@@ -82,7 +82,7 @@ struct DataFacts {
 std::optional<DataFacts> data_facts(const std::vector<std::string>& prefixes);
 
 // Returns one line per dataset for the log: "train: P documents [0, 949) 1.2M tokens, weight
-// 0.6000, 1.50 epochs in 12000 samples, all of it seen after 8000 samples of the set". "all of it
+// 0.6000, 1.50 epochs in 12000 samples, all of it seen after 13334 samples of the set". "all of it
 // ..." is omitted for one epoch or less.
 std::vector<std::string> describe_use(std::string_view name, const SampleSource& source,
                                       i64 n_samples);

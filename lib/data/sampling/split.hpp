@@ -16,8 +16,9 @@ enum class SplitPart { train = 0, valid = 1, test = 2 };
 std::string_view name_of(SplitPart part);  // "train", "valid", "test"
 
 // nvidia: the rounding of Megatron-LM since 2023. Each boundary is round(cumulative fraction * n).
-// bigscience: the rounding of Megatron-LM up to 2.5 and Megatron-DeepSpeed. Each size is rounded;
-// if the sum of the sizes exceeds n, the excess is subtracted from every boundary.
+// bigscience: the rounding of Megatron-LM up to 2.5 and Megatron-DeepSpeed. Each size is rounded.
+// If the sum of the sizes differs from n, the difference is subtracted from every boundary except
+// the first.
 enum class SplitRounding { nvidia, bigscience };
 
 // Sequences [begin, end); an empty range has end <= begin.

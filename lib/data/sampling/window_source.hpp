@@ -2,9 +2,9 @@
 // The stateless order (--data-order stateless) of one dataset. A window has seq_length + 1 tokens.
 // Window k of an epoch begins at token k * seq_length + f of the range. Adjacent windows share one
 // token, so every token in the windows, except the first, is a target exactly once in an epoch. The
-// offset f differs between epochs. It is between 0 and the number of tokens that remain after the
-// last whole window, so that every token of the range, except the first, is a target in some epoch.
-// A keyed permutation gives the order of the windows. There is no index.
+// offset f is chosen anew in each epoch. It is between 0 and the number of tokens that remain after
+// the last whole window, so that every token of the range, except the first, is a target in some
+// epoch. A keyed permutation gives the order of the windows. There is no index.
 #pragma once
 
 #include "data/sampling/sample_source.hpp"

@@ -33,8 +33,8 @@ class BpeTrainer {
 
     void add(std::string_view pretoken, i64 count);
 
-    // Merges until there are `vocab_size` tokens, or until no pair occurs `min_frequency` times.
-    // Calls progress() with the number of tokens after each merge. Call train() only once.
+    // Merges until there are `vocab_size` tokens, or until no pair occurs at least `min_frequency`
+    // times. Calls progress() with the number of tokens after each merge. Call train() only once.
     TrainedBpe train(i64 vocab_size, i64 min_frequency,
                      const std::function<void(i64)>& progress = nullptr);
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The Unicode normal forms of UAX #15, computed by utf8proc. As in Hugging Face tokenizers, these
-// follow Unicode 9: newer characters stay unchanged. ICU is four times as fast, but takes quadratic
-// time for long runs of marks.
+// The Unicode normal forms of UAX #15, computed by utf8proc. As in Hugging Face tokenizers, they
+// follow Unicode 9, so newer characters stay unchanged. ICU is four times as fast, but takes
+// quadratic time for long runs of marks.
 #pragma once
 
 #include <string>
@@ -15,7 +15,7 @@ enum class NormalForm { nfc, nfd, nfkc, nfkd };
 
 class TextTooLong : public Error {
   public:
-    TextTooLong() : Error(Exit::failure, "the text is longer than 2.15 GB after its normalizer") {}
+    TextTooLong() : Error(Exit::failure, "the text is longer than 2.15 GB after normalization") {}
 };
 
 // Appends the normal form of `text` (valid UTF-8) to `out` in O(n log n) time. Throws TextTooLong.

@@ -214,7 +214,7 @@ class Reader {
             for (const i32 id : *ids) {
                 if (id >= n)
                     run_error(path_,
-                              "post_processor: id {} is out of range, the tokenizer has {} ids", id,
+                              "post_processor: id {} is out of range: the tokenizer has {} ids", id,
                               n);
             }
         }

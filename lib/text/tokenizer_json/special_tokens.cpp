@@ -61,8 +61,8 @@ void add_others(const NeighbourFile& file, std::vector<AddedToken>& tokens) {
 
 // As in transformers, special_tokens_map.json, a file of older versions, overrides
 // tokenizer_config.json, unless tokenizer_config.json has the list added_tokens_decoder. The tokens
-// of this list come first in the result: if several tokens have equal content, the caller uses the
-// flags of the first.
+// of this list come first in the result, because if several tokens have equal content, the caller
+// uses the flags of the first.
 NamedTokens read_named_tokens(const std::string& path) {
     constexpr const char* list = "added_tokens_decoder";
     const NeighbourFile config = NeighbourFile::read(path, "tokenizer_config.json");
