@@ -64,8 +64,9 @@ Grid make_grid(comm::Group& world, const spec::ParallelConfig& parallel) {
     const i64 n_ranks = checked_mul(checked_mul(parallel.tp, parallel.pp), parallel.dp);
     if (n_ranks != world.size()) {
         usage_error("--tensor-model-parallel-size",
-                    "{} ranks were started, but {} tensor x {} pipeline x {} data ranks are {}",
-                    world.size(), parallel.tp, parallel.pp, parallel.dp, n_ranks);
+                    "{} ranks were started, but {} tensor x {} pipeline x {} data ranks are {}: "
+                    "start {} ranks or change the parallel sizes",
+                    world.size(), parallel.tp, parallel.pp, parallel.dp, n_ranks, n_ranks);
     }
     const Coordinates at = coordinates_of(parallel, world.rank());
     Grid grid = single();
