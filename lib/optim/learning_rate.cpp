@@ -62,7 +62,7 @@ void LearningRate::check() const {
                         name_of(style));
         }
         if (warmup_tokens >= decay_tokens) {
-            usage_error("--lr-warmup-tokens",
+            usage_error("--lr-decay-tokens",
                         "the warm-up takes {:.0f} tokens, but the learning rate decays until token "
                         "{:.0f}: shorten the warm-up, or lengthen the training or the decay",
                         warmup_tokens, decay_tokens);
