@@ -64,8 +64,8 @@ std::unique_ptr<CudaDevice> CudaDevice::open(int index) {
     return device;
 }
 
-// Ignores errors: they were reported before, and one of them may be the reason why the process
-// exits.
+// Ignores errors, because they were reported before, and one of them may be the reason why the
+// process exits.
 CudaDevice::~CudaDevice() {
     if (stream_ == nullptr) return;  // open() has failed
     cudaStreamSynchronize(stream_);
@@ -100,8 +100,8 @@ void CudaDevice::synchronize() {
     after_wait(cudaStreamSynchronize(stream_));
 }
 
-// Calls on_wait_ before it checks `status`: after an abort, the error of on_wait_ states the cause,
-// and `status` is only a consequence.
+// Calls on_wait_ before it checks `status`, because after an abort the error of on_wait_ states the
+// cause, and `status` is only a consequence.
 void CudaDevice::after_wait(cudaError_t status) {
     if (on_wait_) on_wait_();
     check(status);

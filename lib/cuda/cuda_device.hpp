@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // One GPU: memory, one compute stream that runs all copies and operations in order, and the table
-// of operations. Only copy_to_host() and synchronize() block until the GPU has finished. These
-// functions, or any later call, report an error of pending work.
+// of operations. Apart from allocation, only copy_to_host() and synchronize() block until the GPU
+// has finished. These functions, or any later call, report an error of pending work.
 //
 // Kernel files (.cu) include this header, so it must not include base/error.hpp: nvcc does not
 // compile fmt.
@@ -63,7 +63,7 @@ class CudaDevice final : public device::Device {
     // Throws Error(bug): the operation that is being enqueued has no `argument`.
     [[noreturn]] void missing(const char* argument) const;
     // Unless `status` is success, throws Error(failure) "cuda:0: OPERATION: MESSAGE (NAME)" with
-    // CUDA's message and name of `status`.
+    // CUDA's message and name of `status`, followed by a remedy if advice_on() has one.
     void check(cudaError_t status) const {
         if (status != cudaSuccess) throw_error(status);
     }

@@ -117,7 +117,7 @@ std::string advice_on(cudaError_t status) {
             return ": build with the GPU's architecture in CMAKE_CUDA_ARCHITECTURES";
         case cudaErrorSystemNotReady:
         case cudaErrorSystemDriverMismatch:
-            return ": the versions of driver and fabric manager do not match; ask the "
+            return ": the fabric manager does not run, or does not match the driver; ask the "
                    "administrator";
         case cudaErrorDevicesUnavailable:
             return ": another process uses the GPU in exclusive mode; see nvidia-smi";

@@ -4,9 +4,9 @@
 //     dV = (P M)^T dout;  dS = P * (M * (dout V^T) - delta);  dQ = scale dS K;  dK = scale dS^T Q.
 // A block of the keys kernel has a tile of keys and loops over the queries of all heads of the
 // group (dK, dV). A block of the queries kernel has a tile of queries and loops over the keys (dQ).
-// Each kernel recomputes P and dS: 7 products instead of the 5 of a single kernel. In return every
-// element has one writer: no atomics, no fp32 dQ in memory, and the same bits in every run.
-// (Algorithm 2 adds to dQ atomically.) The workspace holds only delta.
+// Each kernel recomputes P and dS: 7 products instead of the 5 of a single kernel. In return, every
+// element has one writer. So the kernels need no atomics and no fp32 dQ in memory, and compute the
+// same bits in every run. (Algorithm 2 adds to dQ atomically.) The workspace holds only delta.
 //
 // Both kernels compute P and dS in registers as accumulators and use them as the left operand of
 // the next product (round_to_weights()). For that, the keys kernel computes the transposed scores K
@@ -213,7 +213,7 @@ __global__ __launch_bounds__(n_threads) void attention_backward_keys_kernel(
         add_weighted_rows(dv, left, memory.douts(stage), first_piece);
         round_to_weights<T>(left, scores);
         add_weighted_rows(dk, left, memory.queries(stage), first_piece);
-        __syncthreads();  // no warp reads this stage any more: the next iteration refills it
+        __syncthreads();  // no warp reads this stage any more, so the next iteration may refill it
         step = next;
     }
     wait_for_copies<0>();

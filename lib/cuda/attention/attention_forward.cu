@@ -46,8 +46,8 @@ struct OnlineSoftmax {
 
 // Replaces scores by weights 2^(scale_2 (score - most)) and updates `softmax`. When the maximum of
 // a row grows, the sum and the output of the row so far are multiplied by 2^(scale_2 (old - new
-// maximum)). A row whose keys so far are all masked has the maximum -inf. Its sum stays 0, and 0 is
-// subtracted from its scores instead of the maximum, which avoids inf - inf.
+// maximum)). A row whose keys so far are all masked has the maximum -inf. Its sum stays 0. 0 is
+// subtracted from its scores instead of the maximum, because -inf - (-inf) would be NaN.
 template <int m_tiles, int n_tiles, int out_tiles>
 __device__ void weigh(Sums<m_tiles, n_tiles>& scores, OnlineSoftmax<m_tiles>& softmax,
                       Sums<m_tiles, out_tiles>& out, float scale_2) {

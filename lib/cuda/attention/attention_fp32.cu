@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Attention in fp32, for comparisons and small models: plain and slow. It uses no tiles, and fused
-// multiply-adds instead of tensor cores, which have no fp32. For the output and dQ, a thread
-// computes the row of one query and loops over the keys. For dK and dV, a thread computes the rows
-// of one key and loops over the queries. No row has two writers, and no thread waits for another
-// one.
+// Attention in fp32, for comparisons and small models. The code is plain and slow. It uses no
+// tiles. It uses fused multiply-adds instead of tensor cores, which do not support fp32. For the
+// output and dQ, a thread computes the row of one query and loops over the keys. For dK and dV, a
+// thread computes the rows of one key and loops over the queries. No row has two writers, and no
+// thread waits for another one.
 #include "cuda/attention/attention_kernels.cuh"
 
 namespace lm::cuda {

@@ -37,7 +37,7 @@ const CudnnAttention* open_plugin(std::string& why) {
         why = fmt::format("cannot open the cuDNN plugin: {}", dlerror());
         return nullptr;
     }
-    // The plugins may be of different builds: no struct is passed between them unless their ABI
+    // The plugins may be of different builds, so no struct is passed between them unless their ABI
     // numbers are equal.
     const auto entry = reinterpret_cast<CudnnPluginEntry>(dlsym(library, cudnn_plugin_entry));
     if (entry != nullptr && entry()->abi == CudnnAttention{}.abi) return entry();
@@ -88,7 +88,8 @@ bool run(device::Context& context, const Args& a, bool backward, CudnnTensors te
             "its dropout mask differs from that of lm-train: set --attention-dropout 0");
     if (a.head_dim % 8 != 0 || !aligned(a.qkv) || !aligned(a.out)) {
         return declined(fmt::format(
-            "heads must begin at multiples of 16 bytes, but a head has {} elements", a.head_dim));
+            "tensors and heads must begin at multiples of 16 bytes; a head has {} elements",
+            a.head_dim));
     }
     const CudnnProblem problem{.backward = backward,
                                .bf16 = a.qkv.dtype == DType::bf16,

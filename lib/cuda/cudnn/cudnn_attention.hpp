@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Attention by cuDNN, in a separate plugin (liblm_cudnn.so), so that lm-train also runs where cuDNN
-// is not installed (docs/cuda.md). It supports 16-bit types without dropout: cuDNN's dropout mask
-// would differ from device/dropout.hpp.
+// is not installed (docs/cuda.md). It supports 16-bit types without dropout, because cuDNN's
+// dropout mask would differ from device/dropout.hpp.
 //
 // This plugin, cuDNN and liblm_cuda.so each contain a CUDA runtime of their own. Streams and device
 // memory belong to the driver, so these libraries can pass them to each other. All runtimes read

@@ -18,14 +18,14 @@ namespace lm::cuda {
 namespace {
 
 constexpr int max_candidates = 8;
-// An idle GPU takes this long to reach its clock frequency.
+// An idle GPU takes this time to reach its full clock frequency.
 constexpr float warm_up_ms = 200;
 // Every candidate is measured once in each round, so that a change of the clock frequency affects
 // all candidates alike.
 constexpr size_t n_rounds = 7;
 constexpr int n_runs = 5;  // runs of one measurement
-// If the best candidate gains less than this, which is within the noise of measurements, the
-// library's first choice is used.
+// If the best candidate is faster than the library's first choice by less than this fraction, which
+// is within the noise of measurements, the first choice is used.
 constexpr float least_gain = 0.02F;
 
 // Returns the stored name of a key. "x_wt", "x_w" and "xt_w" are the forms NT, NN and TN, "depth"

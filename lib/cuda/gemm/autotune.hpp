@@ -10,7 +10,8 @@ namespace lm::cuda {
 
 // Returns the plan that `choices` has stored for `key`, the key of `product`. If no plan is stored,
 // measures the candidates and stores the fastest plan. Measuring runs the product many times and
-// overwrites its outputs. Throws Error(failure) when cuBLASLt does not accept the stored algorithm.
+// overwrites its outputs. Throws Error(failure) when the stored plan is malformed, or cuBLASLt does
+// not accept its algorithm.
 CublasMatmul::Plan tuned_plan(CublasMatmul& matmul, device::TunedChoices& choices,
                               device::Context& context, const FusedProduct& product,
                               const CublasMatmul::Key& key, Rest rest);

@@ -85,9 +85,9 @@ class Preference {
 }  // namespace
 
 // Checks the requirements of the cuBLASLt documentation for the operands of an epilogue. Also
-// requires vectors to be aligned to 16 bytes: some kernels need this alignment, and the heuristics
-// do not check it. Does not fuse a GELU for fp32, because the library's GELU is only accurate
-// enough for 16-bit results.
+// requires vectors to be aligned to 16 bytes, because some kernels need this alignment and the
+// heuristics do not check it. Does not fuse a GELU for fp32, because the library's GELU is only
+// accurate enough for 16-bit results.
 bool CublasMatmul::can_fuse(const FusedProduct& p) {
     switch (p.epilogue) {
         case Epilogue::none:
@@ -202,8 +202,8 @@ std::vector<CublasMatmul::Plan> CublasMatmul::candidates(Plan plan, const FusedP
         cublasLtMatmulAlgoGetHeuristic(handle_, &plan.operation, &plan.b, &plan.a, &plan.c, &plan.c,
                                        preference.get(), most, found.data(), &n);
     // The library also returns INVALID_VALUE for an epilogue that it does not support for these
-    // operands. This test does not hide an error for invalid operands, because with these the
-    // product without the epilogue fails, too.
+    // operands. This test does not hide an error for invalid operands, because with such operands
+    // the product without the epilogue fails, too.
     const bool unsupported =
         status == CUBLAS_STATUS_NOT_SUPPORTED ||
         (status == CUBLAS_STATUS_INVALID_VALUE && plan.epilogue != Epilogue::none);
@@ -234,7 +234,7 @@ bool CublasMatmul::accepts(Plan& plan, const FusedProduct& p) const {
     return true;
 }
 
-// Returns the plan that is used without autotuning. It does not fuse bias gradients: column_sums()
+// Returns the plan that is used without autotuning. It does not fuse bias gradients. column_sums()
 // computes them, because published measurements report that the epilogue is slower. Autotuning
 // measures both ways.
 CublasMatmul::Plan CublasMatmul::first_choice(const FusedProduct& p, const Key& key) const {

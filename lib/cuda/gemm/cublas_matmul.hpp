@@ -6,10 +6,10 @@
 // Reproducibility: a product of one shape, alignment and workspace size always runs the same
 // algorithm, and one algorithm gives the same bits in every run on the same GPU model (cuBLAS
 // documentation, "Results reproducibility"). By default the algorithm is the first one of the
-// library's heuristics. These depend only on the shape, the GPU model and the library version, so
-// that a run and its resume choose the same algorithm. On request (autotune.hpp) the algorithm is
-// the fastest one in measurements before the first step, and is stored for later runs
-// (device/tuned_choices.hpp).
+// library's heuristics. The heuristics depend only on the shape, the alignment, the GPU model and
+// the library version, so a run and its resume choose the same algorithm. On request (autotune.hpp)
+// the algorithm is the fastest one in measurements before the first step, and is stored for later
+// runs (device/tuned_choices.hpp).
 #pragma once
 
 #include <cublasLt.h>
@@ -90,8 +90,8 @@ class CublasMatmul {
     void reserve_sms(int n);
     // Enqueues the product and its epilogue. Returns true when the epilogue was fused. Returns
     // false when `rest` has computed the epilogue, because for these operands cuBLASLt does not
-    // support the epilogue or is slower with it. The first product of a key runs the library's
-    // heuristics on the CPU.
+    // support the epilogue or is slower with it. If m or n is 0, does nothing and returns false.
+    // The first product of a key runs the library's heuristics on the CPU.
     bool run(device::Context& context, const FusedProduct& product, Rest rest);
     // Returns true when the operands of the epilogue have the alignment and type that fusing needs.
     static bool can_fuse(const FusedProduct& product);

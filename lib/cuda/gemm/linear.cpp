@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Linear layers: products by cuBLASLt (cublas_matmul.hpp), with separate kernels for bias and
 // activation where the product does not fuse them. A separate activation reads the matrix once
-// more. It is needed for GELU by erf, for fp32, and for activations that backward recomputes
-// (Epilogue in cublas_matmul.hpp states why). For a layer with M rows, N outputs and K inputs,
-// forward is a GEMM with m = M, n = N, k = K.
+// more. It is needed for GELU by erf and squared ReLU, for fp32, and for activations that backward
+// recomputes (Epilogue in cublas_matmul.hpp states why). For a layer with M rows, N outputs and K
+// inputs, forward is a GEMM with m = M, n = N, k = K.
 #include "cuda/gemm/cublas_matmul.hpp"
 #include "cuda/kernels/activation.hpp"
 #include "cuda/kernels/column_sums.hpp"

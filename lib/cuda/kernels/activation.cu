@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Activations of whole matrices: each thread makes one load and one store of 16 bytes.
+// Activations of whole matrices. A thread accesses 16 bytes of each matrix, or one element if an
+// address is not aligned.
 #include "cuda/kernels/activation.cuh"
 
 #include "cuda/cuda_device.hpp"

@@ -24,7 +24,7 @@ constexpr int row_threads = 512;
 constexpr int flat_threads = 256;
 constexpr float log2_e = 1.44269504088896341F;
 
-// Returns the offset for exp(x - most) = 2^(x log2(e) - offset): the exponent is one fused
+// Returns the offset for exp(x - most) = 2^(x log2(e) - offset), so that the exponent is one fused
 // multiply-add.
 // When all values are -inf, the offset is 0, so that the powers are 0 and not NaN.
 __device__ inline float offset_of(float most) {
@@ -35,9 +35,9 @@ __device__ inline float exp_below(float x, float offset) {
 }
 
 // Calls turn.operator()<count>(begin) so that the threads of the block together cover the columns
-// [0, n_columns) of a row. With an odd vocabulary size rows are not aligned to 16 bytes: the
-// columns before the first aligned address and those after the last whole access are processed one
-// at a time.
+// [0, n_columns) of a row. With an odd vocabulary size rows are not aligned to 16 bytes. Then the
+// columns before the first aligned address and after the last whole access are processed one at a
+// time.
 template <typename T, typename Turn>
 __device__ void for_columns(const T* row, i64 n_columns, const Turn& turn) {
     constexpr int width = per_access<T>;
@@ -72,8 +72,9 @@ struct OnlineSum {
     }
 };
 
-// Returns the statistics of a row from the online sums of the block's threads: takes the maximum
-// over the threads, rescales every thread's sum to it, and adds the sums.
+// The statistics of a row. row_stats_of() computes them from the online sums of the block's
+// threads: it takes the maximum over the threads, rescales every thread's sum to this maximum, and
+// adds the sums.
 struct RowStats {
     float most;
     float sum;

@@ -151,7 +151,8 @@ __global__ void __launch_bounds__(sum_threads) sum_kernel(Sums<T> s) {
 constexpr int parts_ahead = 8;  // partial sums whose loads are in flight at once
 
 // Returns the end of the range of chunks that begin inside the run of `row`. The first chunk of the
-// range begins at ordered row `next`. Uses binary search: the run's rows are adjacent.
+// range begins at ordered row `next`. Binary search is possible, because the rows of the run are
+// adjacent.
 template <typename T>
 __device__ i64 end_of_run(const Sums<T>& s, i64 next, i32 row) {
     i64 inside = next / chunk;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Operations on flat ranges: sums in fp64, fingerprints, fill, cast, scale. All are bound by memory
-// bandwidth: each thread processes `width` elements at a time in a grid-stride loop.
+// bandwidth. Each thread processes several elements at a time in a grid-stride loop.
 #include "base/element_hash.hpp"
 #include "cost/cuda_scratch.hpp"
 #include "cuda/cuda_device.hpp"

@@ -6,8 +6,8 @@
 //
 // Two implementations. Rows of 16-bit types that fit into the registers of a block are read once
 // (residual_norm_registers.cuh). All other rows (fp32, long rows, widths that are not a multiple of
-// 8) take the general kernels below: one for the parameter gradients, then one for dsum and
-// dbranch, each of which reads dy and sum.
+// 8, unaligned addresses) are processed by the general kernels below: one for the parameter
+// gradients, then one for dsum and dbranch, each of which reads dy and sum.
 #include "cost/cuda_scratch.hpp"
 #include "cuda/cuda_device.hpp"
 #include "cuda/kernels/column_sums.cuh"
@@ -110,8 +110,8 @@ __global__ void join_backward(const Backward<T> a) {
 
 // ---- Launches ----------------------------------------------------------------------------------
 
-// Computes dbranch_bias: the column sums of the branch's gradient, which the previous kernel in the
-// stream writes.
+// Computes dbranch_bias, the column sums of the branch's gradient. A previous kernel in the stream
+// writes this gradient.
 void sum_branch(device::Context& context, const ResidualNormBackward& a) {
     if (!a.dbranch_bias) return;
     column_sums(stream_of(context), context.workspace, a.dbranch ? a.dbranch : a.dsum,

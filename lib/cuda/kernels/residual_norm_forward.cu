@@ -37,7 +37,7 @@ struct Forward {
     RowDropout dropout;
 };
 
-// Computes W elements of residual + dropout(branch), rounded to T: the norm must see the rounded
+// Computes W elements of residual + dropout(branch), rounded to T. The norm must read the rounded
 // values, because backward reads them from `sum`.
 template <int W, typename T>
 __device__ void compute_sum(const Forward<T>& a, const DropoutRow& dropout, i64 row, i64 column,
@@ -75,7 +75,8 @@ __global__ void forward(const Forward<T> a) {
     for (i64 column = begin; column < a.width; column += step) {
         compute_sum<W>(a, dropout, row, column, x);
         if (a.kept && a.y) store<W>(kept + column, x);
-        // `sum` may alias an input: when later passes recompute the sum, only the last pass stores.
+        // `sum` may alias an input, so when later passes recompute the sum, only the last stores
+        // it.
         if (a.sum && (a.kept || !a.y)) store<W>(a.sum + row * a.width + column, x);
 #pragma unroll
         for (int k = 0; k < W; ++k) total[0] += x[k];

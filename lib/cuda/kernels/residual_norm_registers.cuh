@@ -98,8 +98,8 @@ __device__ bool has_column(const Backward<T>& a, int step) {
     return column_of(step) < static_cast<u32>(a.width);
 }
 
-// The rows of a block: pointers to its first row, and their number. Offsets from these pointers fit
-// into 32 bits, which halves the registers for addresses.
+// The rows of a block: pointers to the first row, and the number of rows. Offsets from these
+// pointers fit into 32 bits, which halves the registers for addresses.
 template <typename T>
 struct BlockRows {
     __device__ BlockRows(const Backward<T>& a, i64 begin, i64 most)
@@ -218,7 +218,7 @@ class BranchSums {
 
 // Writes sums over the block's rows to parts[blockIdx.x][2 or 3][width]: dweight, dbias and, with
 // sums_branch, the gradient of the branch. The blockDim.y threads of a column add to shared memory
-// one after another, with a barrier in between: a fixed order.
+// one after another, with a barrier in between, so the order of the sum is fixed.
 template <int steps>
 __device__ void write_parts(float* parts, i64 width, const float (&dweight)[steps][W],
                             const float (&dbias)[steps][W], const BranchSums<steps>& branch,

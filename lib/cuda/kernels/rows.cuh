@@ -11,8 +11,8 @@
 
 namespace lm::cuda {
 
-// Elements that a thread loads at a time: one 16-byte access for a 16-bit type, two for fp32, and
-// one Philox block for dropout.
+// The number of elements that a thread loads at a time: one 16-byte access for a 16-bit type, two
+// accesses for fp32, and one Philox block for dropout.
 constexpr int row_step = 8;
 
 template <int W>

@@ -63,7 +63,7 @@ __device__ inline fp16 from_float<fp16>(float x) {
 template <typename T>
 constexpr int per_access = 16 / static_cast<int>(sizeof(T));
 
-// 16 aligned bytes of elements.
+// `n` elements in one aligned access of at most 16 bytes.
 template <typename T, int n = per_access<T>>
 struct alignas(n * sizeof(T)) Pack {
     static_assert(n * sizeof(T) <= 16);

@@ -212,7 +212,7 @@ bool NcclChannel::done(ChannelOperation& record) {
     if (record.complete) return true;
     const cudaError_t status = cudaEventQuery(record.end);
     if (status == cudaErrorNotReady) {
-        cudaGetLastError();  // clears the error: the next launch must not report it
+        cudaGetLastError();  // clears the error, so that the next launch does not report it
         return false;
     }
     device_.check(status);

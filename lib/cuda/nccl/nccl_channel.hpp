@@ -10,7 +10,8 @@
 // makes this call, so that a missing rank ends in a timeout; the helper thread then stays in the
 // call until the process ends.
 //
-// All members except the constructor must be called with the mutex of NcclWorld locked.
+// join(), formed(), idle(), start(), done(), release(), poll() and move_communicators() must be
+// called with the mutex of NcclWorld locked.
 #pragma once
 
 #include <cuda_runtime.h>
@@ -69,8 +70,8 @@ class NcclChannel {
     void join(std::vector<ncclUniqueId> ids);
     bool formed();
     // Returns the operations to run first, in which NCCL allocates memory and makes connections: a
-    // small and a large operation of each collective, or messages from the first rank to the
-    // second.
+    // small and a large all-reduce, reduce-scatter and all-gather, or a small and a large message
+    // from the first rank to the second.
     std::vector<comm::Operation> first_operations() const;
     bool idle();  // returns whether no operation is pending
 
@@ -132,8 +133,8 @@ class NcclChannel {
 void end_together(const Communicators& comms) noexcept;
 
 // Aborts communicators, which stops their running kernels. Uses one NCCL group call for all:
-// aborting a single communicator may wait for the device, on which kernels of the other
-// communicators may wait for missing ranks.
+// the abort of a single communicator may wait for the device, where kernels of other communicators
+// may wait for missing ranks.
 void abort_together(const Communicators& comms) noexcept;
 
 }  // namespace lm::cuda

@@ -38,8 +38,9 @@ device::View view_of(ncclUniqueId& id) {
     return {&id, DType::uint8, {static_cast<i64>(sizeof id)}};
 }
 
-// Returns the number of ids (bootstrap roots) for n_ranks ranks: one for every 128 ranks, like
-// PyTorch by default, or 1 if the NCCL library does not support several ids.
+// Returns the number of ids (bootstrap roots) for n_ranks ranks: one for every
+// LM_NCCL_RANKS_PER_ROOT ranks, by default for every 128 ranks, like PyTorch. Returns 1 if the NCCL
+// library does not support several ids.
 int n_roots(int n_ranks) {
     constexpr int usual = 128;
     const char* const text = std::getenv("LM_NCCL_RANKS_PER_ROOT");
@@ -102,8 +103,8 @@ void NcclGroup::end() {
         const std::lock_guard lock(world_->mutex());
         for (const auto& channel : channels) channel->move_communicators(comms);
     }
-    // A detached thread destroys the communicators, and this rank waits for it for a limited time:
-    // a dead rank must not block this rank.
+    // A detached thread destroys the communicators. This rank waits for the thread for a limited
+    // time, because a dead rank must not block this rank.
     std::packaged_task<void()> task([comms, device = world_->device().index()] {
         cudaSetDevice(device);
         end_together(comms);
@@ -170,7 +171,7 @@ void NcclGroup::form_link(int from, int to) {
     world_->form(link, {id});
 }
 
-// Warms up collectives only: the connections of messages do not depend on their size.
+// Warms up collectives only, because the connections of messages do not depend on their size.
 void NcclGroup::warm_up(const Operation& largest) {
     if (size() == 1 || largest.n == 0) return;
     LM_CHECK(on_device(largest) && !comm::is_message(largest.kind),
@@ -256,7 +257,7 @@ void NcclGroup::copy(const Operation& operation) {
                                  device.stream()));
 }
 
-// The CPU does not block for an operation on the device: the compute stream waits for the end of
+// For an operation on the device, the CPU does not block. The compute stream waits for the end of
 // the operation, so that later work sees the result. The operation's record and its events may be
 // reused at once, because cudaStreamWaitEvent() captures the state of the event at the time of the
 // call.

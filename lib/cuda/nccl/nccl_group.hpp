@@ -3,10 +3,10 @@
 // Only start() distinguishes the two kinds of memory. The collectives of both groups are numbered
 // in one sequence, so that a timeout in either group can name the missing rank.
 //
-// Collectives run in a stream of the group. start() makes this stream wait for all work of the
-// compute stream so far; wait() makes the compute stream wait for the result. The CPU waits in
-// neither function. So work enqueued after wait() sees the results, and work enqueued before
-// start() may still use the operation's memory.
+// Collectives in device memory run in a stream of the group. start() makes this stream wait for all
+// work of the compute stream so far; wait() makes the compute stream wait for the result. The CPU
+// waits in neither function. So work enqueued after wait() sees the results, and work enqueued
+// before start() may still use the operation's memory.
 //
 // Messages have one channel for each peer and direction, because NCCL runs the sends and receives
 // of one communicator in sequence. connect() forms all channels and makes their connections. An

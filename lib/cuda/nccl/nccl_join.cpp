@@ -37,7 +37,7 @@ struct Place {
 };
 
 // Throws Error(usage) when two ranks have the same GPU and NCCL_MULTI_RANK_GPU_ENABLE does not
-// allow it. This error names the GPU, which NCCL's own message does not. Collective over `host`.
+// allow it. The error names the GPU; NCCL's own message does not. Collective over `host`.
 void require_distinct_gpus(const CudaDevice& device, comm::Group& host) {
     const cudaDeviceProp& p = device.properties();
     const std::string address =

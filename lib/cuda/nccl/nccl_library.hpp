@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// NCCL's functions. Their library is opened at run time, and only when several ranks are connected,
+// NCCL's functions. The NCCL library is opened at run time, and only when there are several ranks,
 // because training on one GPU does not need NCCL.
 #pragma once
 

@@ -231,8 +231,9 @@ void NcclWorld::monitor() {
     }
 }
 
-// Tries to lock the mutex. Returns false when the mutex stays locked, because the rank is in an
-// NCCL call. Calls fail_in_call() when that call has not returned within the timeout.
+// Tries to lock the mutex. Returns false when the mutex stays locked for `interval`, because the
+// rank is in an NCCL call. Calls fail_in_call() when the mutex was locked for longer than the
+// timeout.
 bool NcclWorld::lock_in_time(std::unique_lock<std::timed_mutex>& lock) {
     if (lock.try_lock_for(interval)) {
         blocked_since_s_ = -1;
