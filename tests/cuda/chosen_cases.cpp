@@ -9,9 +9,10 @@
 namespace lm::test {
 namespace {
 
-// Returns whether case number k of an operation is chosen: about one case in `every` is. Options
-// (bias, dropout, accumulate) alternate in the list, so a choice of each second case would skip
-// some options. The multiples of the golden ratio modulo 1 are spread evenly, and have no period.
+// Returns whether case number k of an operation is chosen. About one case in `every` is chosen.
+// Options (bias, dropout, accumulate) alternate in the list, so a choice of each second case would
+// skip some options. The multiples of the golden ratio modulo 1 are spread evenly, and have no
+// period.
 bool is_chosen(int k, int every) {
     const double golden = (std::sqrt(5.0) - 1) / 2;
     return std::fmod(k * golden, 1.0) < 1.0 / every;

@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 # Builds both plugins for CUDA 12 and an archive for GPU machines with them, from PyPI's packages: headers and runtime, ptxas,
 # cuBLAS, NCCL, cuDNN with its frontend, and compute-sanitizer. PyPI has no nvcc of CUDA 12: clang compiles the kernels to PTX,
-# ptxas of CUDA 12 makes the machine code, and fatbinary of this build's toolkit joins the two. Exit code 77: no network, no
-# clang, or no such toolkit.
+# ptxas of CUDA 12 makes the machine code, and fatbinary of this build's toolkit combines the two. Exit code 77: no network, no
+# clang++-19, or no toolkit with fatbinary.
 # Usage: cuda12_kit.sh BUILD DIRECTORY...: fatbinary and cuobjdump are in the path or a DIRECTORY.
 set -euo pipefail
 build=$(realpath "$1")
@@ -64,7 +64,7 @@ chmod +x "$toolkit/bin/fatbinary"
 # ---- The plugins ----
 common=(-std=c++20 -DNDEBUG -fPIC -fvisibility=hidden -DFMT_SHARED "-I$root/lib" -isystem "$toolkit/include")
 # clang 19 warns about CUDA headers later than 12.6 and about __grid_constant__, which it ignores; AdamW's table is in constant
-# memory nevertheless. By default clang inlines less than nvcc: sums that a called function changes would be in local memory.
+# memory nevertheless. By default clang inlines less than nvcc, so sums that a called function changes would be in local memory.
 kernels=(-x cuda "--cuda-path=$toolkit" --cuda-gpu-arch=sm_80 --cuda-gpu-arch=sm_90 --no-cuda-include-ptx=sm_80
     -Wno-unknown-cuda-version -Wno-unknown-attributes -mllvm -inline-threshold=100000)
 compile() {
@@ -101,7 +101,7 @@ link liblm_cuda.so "${objects[@]}" "$toolkit/lib64/libcudart_static.a" "$toolkit
 link liblm_cudnn.so "$work/objects"/cudnn-*.o "$toolkit/lib64/libcudnn.so.9" "$toolkit/lib64/libcudart_static.a" \
     "$toolkit/lib64/libnvrtc.so.12"
 for plugin in liblm_cuda.so liblm_cudnn.so; do
-    if objdump -p "$work/lib/$plugin" | grep 'NEEDED *libcudart'; then fail "$plugin needs CUDA's runtime, not in the archive"; fi
+    if objdump -p "$work/lib/$plugin" | grep 'NEEDED *libcudart'; then fail "$plugin needs CUDA's runtime, which is not in the archive"; fi
 done
 grep -q 'NEEDED *libcublasLt.so.12$' <<<"$(objdump -p "$work/lib/liblm_cuda.so")" || fail "liblm_cuda.so is not for cuBLAS 12"
 bash "$root/tests/cuda/exports.sh" "$work/lib/liblm_cuda.so" lm_cuda_plugin || exit
@@ -126,7 +126,7 @@ else
     echo "no cuobjdump: the machine code is not inspected"
 fi
 
-# ---- The archive: that of this build, with these plugins and compute-sanitizer ----
+# ---- The archive: the archive of this build, with these plugins and compute-sanitizer ----
 archive=$("$root/tools/bundle.py" "$build" gpu_kit | sed -E 's/: [0-9]+ MiB, needs glibc [0-9.]+$//')
 kit=$(basename "$archive" .tar.gz)
 rm -rf "${work:?}/$kit"

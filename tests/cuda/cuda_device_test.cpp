@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The CUDA device: memory, copies, errors; and operations on sizes that the list of operation cases
-// does not have.
+// Tests memory, copies and errors of the CUDA device, and operations on sizes that the list of
+// operation cases does not have.
 
 #include "base/error.hpp"
 #include "base/rng.hpp"
@@ -26,8 +26,7 @@ std::vector<T> host_copy(device::Device& device, const View& view) {
     return values;
 }
 
-// Returns tokens with a skewed distribution, as in text. Some are vocab or larger: they have no row
-// in the table.
+// Returns tokens with a skewed distribution, as in text. Some tokens have no row in the table.
 std::vector<i32> skewed_tokens(i64 n, i64 vocab) {
     std::vector<i32> tokens;
     for (i64 i = 0; i < n; ++i) {
@@ -73,7 +72,7 @@ TEST_CASE("memory is zeroed, counted, and copied through the staging buffers", "
     for (size_t i = 0; i < values.size(); ++i) values[i] = static_cast<u16>(i * 2654435761U >> 8);
     std::vector<u16> given = values;
     gpu->copy_from_host(view, given.data());
-    std::fill(given.begin(), given.end(), u16{0});  // may be reused on return
+    std::fill(given.begin(), given.end(), u16{0});  // copy_from_host() has returned
     CHECK(host_copy<u16>(*gpu, view) == values);
     CHECK_THROWS_WITH(gpu->allocate(i64{1} << 50, "optimizer state"),
                       ContainsSubstring("optimizer state: cannot allocate 1.00 PiB on cuda:0: ") &&
@@ -205,7 +204,7 @@ TEST_CASE("op times are added when the host waits", "[device]") {
     CHECK(times[device::Op::scale].seconds > 0);
 }
 
-// The device is unusable afterwards: this case runs in a separate process.
+// The device is unusable afterwards, so this case runs in a separate process.
 TEST_CASE("an error on the GPU names the operation", "[.fault]") {
     const auto gpu = open_gpu();
     const device::Buffer buffer = gpu->allocate(4096, "test");

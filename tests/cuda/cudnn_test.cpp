@@ -70,7 +70,7 @@ TEST_CASE("cuDNN has engines for ALiBi and documents", "[cudnn]") {
 }
 
 // With a smaller workspace lm-train would use its own kernels, which are slower.
-TEST_CASE("the planned workspace has room for cuDNN's", "[cudnn]") {
+TEST_CASE("the planned workspace has room for the workspace that cuDNN needs", "[cudnn]") {
     const bool modified = GENERATE(false, true);  // ALiBi and documents
     for (CudnnProblem p : {CudnnProblem{false, true, 64, 1024, 12, 12, 64, 0.125F},
                            CudnnProblem{false, true, 16, 1024, 25, 25, 64, 0.125F},

@@ -4,7 +4,7 @@
 plan when it builds the plan, also for a GPU that is not present; the toolkit's stub of the driver refuses to load code.
 
 Usage: driver_stand_in.py STUB > FILE.cpp
-STUB is the toolkit's libcuda.so. Its functions are defined; all but those in ACCEPTED return CUDA_ERROR_STUB_LIBRARY,
+STUB is the toolkit's libcuda.so. The source defines its functions; all but those in ACCEPTED return CUDA_ERROR_STUB_LIBRARY,
 as the stub does.
 """
 import re
@@ -34,7 +34,7 @@ def main():
     accepted = set(re.findall(r"^int (\w+)", ACCEPTED, re.MULTILINE))
     names = {line.split()[-1].split("@")[0] for line in text.splitlines() if " T cu" in line}
     if not accepted <= names:
-        sys.exit(f"{sys.argv[1]}: without {accepted - names}")
+        sys.exit(f"{sys.argv[1]}: expected the functions {sorted(accepted)}, missing {sorted(accepted - names)}")
     print('extern "C" {' + ACCEPTED)
     for name in sorted(names - accepted):
         print(f"int {name}() {{ return {STUB_LIBRARY}; }}")

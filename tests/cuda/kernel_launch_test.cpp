@@ -13,7 +13,7 @@ namespace {
 
 constexpr i64 n_rows = 16;
 
-// Memory for the arguments of operations, zero at first.
+// Memory for the arguments of operations. It is zero at first.
 class Arguments {
   public:
     explicit Arguments(device::Device& device) : device_(device) {}
@@ -61,7 +61,8 @@ void attend(device::Device& device, i64 width, bool dropout) {
     device.synchronize();
 }
 
-// Adds a branch's output with a bias, whose gradient the backward pass sums.
+// Adds a branch to the residual stream and normalizes the sum. The backward pass also computes the
+// gradient of the bias that the branch ends with.
 void normalize(device::Device& device, i64 columns, bool dropout) {
     Arguments of(device);
     device::Context context = of.context();

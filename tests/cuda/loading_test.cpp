@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Code that a library loads at the first use of an algorithm, while a receive waits for its
-// message. Runs in a process of its own with EMULATED_CUDA_LOADING=1, which makes the emulated GPU
-// as strict as a driver may be: such a load waits until all streams of the GPU are empty.
+// Tests the loading of code by a library, at the first use of an algorithm, while a receive waits
+// for its message. Runs in a separate process with EMULATED_CUDA_LOADING=1, which makes the
+// emulated GPU as strict as a driver may be: such a load waits until all streams of the GPU are
+// empty.
 #include <cstdlib>
 #include <functional>
 
@@ -55,8 +56,8 @@ class FirstUse {
 using Use = std::function<void(FirstUse&)>;
 
 // Each of two ranks posts a receive. Rank 0 then calls `use` and sends a message. Rank 1 sends only
-// after it has received that message, as the next stage of a pipeline. With `warm_up`, rank 0 has
-// called `use` before the ranks connect. Throws if an operation takes longer than timeout_s.
+// after it has received that message, like the next stage of a pipeline. With `warm_up`, rank 0
+// also calls `use` before the ranks connect. Throws if an operation takes longer than timeout_s.
 void exchange(const Use& use, bool warm_up, double timeout_s) {
     const cuda::Plugin& plugin = train::cuda_plugin();
     comm::run_ranks(2, [&](comm::Group& host) {
@@ -96,7 +97,7 @@ TEST_CASE("code loaded after a receive is posted hangs", "[.loading]") {
 TEST_CASE("code loaded before the ranks connect does not hang", "[.loading]") {
     CHECK_NOTHROW(exchange([](FirstUse& first) { first.product(24); }, true, 60));
     CHECK_NOTHROW(exchange([](FirstUse& first) { first.attention(24); }, true, 60));
-    // Another size has code of its own.
+    // Another size needs other code.
     i64 n = 32;
     CHECK_THROWS_WITH(exchange([&n](FirstUse& first) { first.product(n += 8); }, true, 3),
                       ContainsSubstring("timed out after"));

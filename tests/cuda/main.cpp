@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Tests of the CUDA plugin, on the GPU of this machine or on the emulator (LM_PLUGIN_DIR). Exit
-// code 77: skipped, because there is no GPU, or too few for any case; the last line has the reason.
+// code 77 means that the tests are skipped, because there is no GPU, or there are too few GPUs for
+// every case; the last line has the reason.
 #define CATCH_CONFIG_RUNNER
 #include <fmt/format.h>
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The conformance suite of comm groups on NCCL groups in device memory. Ranks are threads with one
-// GPU each. With fewer GPUs than ranks, or without NCCL, cases are skipped.
+// Runs the conformance suite of comm groups on NCCL groups in device memory. Ranks are threads with
+// one GPU each. With fewer GPUs than ranks, or without NCCL, cases are skipped.
 #include <fmt/format.h>
 
 #include <numeric>
@@ -45,10 +45,10 @@ std::string why_no_nccl() {
 bool can_have(int n_ranks) {
     const int n_gpus = train::cuda_plugin().count_devices();
     if (n_gpus < n_ranks) {
-        test::skip(
-            fmt::format("expected a GPU for each of {} ranks, got {}; stage `ranks` of "
-                        "tests/gpu.sh runs two ranks on one GPU",
-                        n_ranks, n_gpus));
+        test::skip(fmt::format(
+            "the case needs {} GPUs, one for each rank, but this machine has {}; stage `ranks` of "
+            "tests/gpu.sh runs two ranks on one GPU",
+            n_ranks, n_gpus));
         return false;
     }
     static const std::string without = why_no_nccl();

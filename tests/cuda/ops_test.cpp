@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The list of operation cases on a GPU or on the emulator.
+// Runs the list of operation cases on a GPU or on the emulator.
 #include <cstdlib>
 #include <map>
 #include <set>
@@ -16,7 +16,7 @@ using namespace lm::test;
 
 namespace {
 
-// Returns whether the tests select attention by cuDNN (LM_TEST_ATTENTION=cudnn).
+// Returns whether the tests select attention by cuDNN (LM_TEST_ATTENTION is set).
 bool tests_cudnn() {
     return std::getenv("LM_TEST_ATTENTION") != nullptr;
 }
@@ -27,7 +27,8 @@ std::unique_ptr<device::Device> open_gpu() {
     return gpu;
 }
 
-// Returns whether lm-train may have cuDNN compute the case: attention in 16 bits without dropout.
+// Returns whether lm-train may use cuDNN for the case. This is true for attention in 16 bits
+// without dropout.
 bool may_use_cudnn(const OpCase& c, DType type) {
     return c.name.starts_with("attention_") && c.name.ends_with(" p=0") && type != DType::fp32;
 }

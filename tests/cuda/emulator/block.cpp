@@ -36,7 +36,7 @@ struct Thread {
     Where where{};
     int n_barriers = 0;      // barriers that the thread has reached in this block
     char arrival = 0;        // event for races.hpp: the thread's work before its last __syncwarp()
-    char* joined = nullptr;  // event for races.hpp: the lanes' work before that __syncwarp()
+    char* joined = nullptr;  // event for races.hpp: the lanes' work before this __syncwarp()
     // Arguments of the warp function in which the thread waits.
     Resolve resolve = nullptr;
     unsigned mask = 0;
@@ -90,7 +90,7 @@ class Block {
         Thread& me = threads_[current_];
         me.where = where;
         // Alternates between two objects, because a thread may be at the next barrier before
-        // another has left this one.
+        // another thread has left this barrier.
         char* const order = &barriers_[me.n_barriers++ % 2];
         races::release(order);
         wait(State::at_barrier);
@@ -155,8 +155,9 @@ class Block {
   private:
     static constexpr size_t guard = 4096;
 
-    // Called by the last lane that arrives. Joins the work of all lanes before their arrival, in a
-    // separate fiber: so `joined`, which each lane acquires, has no later work of the last lane.
+    // Called by the last lane that arrives. Makes an event `joined` that follows the work of each
+    // lane up to its last __syncwarp(); the lanes then acquire `joined`. Uses a separate fiber, so
+    // that `joined` does not also follow later work of the last lane.
     void join_lanes(void* const (&lanes)[lanes_of_warp], size_t first) {
         char* const joined = &joins_[n_joins_++ % joins_.size()];
         void* const runner = races::current_fiber();
@@ -209,8 +210,8 @@ class Block {
         if (problem_.empty()) check_shared_guards();
     }
 
-    // Runs each warp as far as possible without the others: with warps in lockstep, a missing
-    // barrier would not show. Returns false when all threads are done.
+    // Runs each warp as far as possible without the other warps, because with warps in lockstep a
+    // missing barrier would not show. Returns false when all threads are done.
     bool run_ready(bool reverse) {
         bool ran = false;
         const size_t n_warps = (n_threads_ + lanes_of_warp - 1) / lanes_of_warp;
@@ -222,7 +223,7 @@ class Block {
         return release_barrier();
     }
 
-    // Runs every lane that is ready once. Returns false when none is.
+    // Runs each ready lane once. Returns false when no lane is ready.
     bool run_warp(size_t first, bool reverse) {
         bool ran = false;
         const size_t n_lanes = std::min<size_t>(lanes_of_warp, n_threads_ - first);
@@ -259,9 +260,10 @@ class Block {
             if (thread.state != State::at_barrier) continue;
             if (n_done > 0) {
                 current_ = i;
-                report(thread, fmt::format("waits at __syncthreads() with {} threads, but {} have "
-                                           "returned from the kernel",
-                                           n_waiting - 1, n_done));
+                report(thread,
+                       fmt::format("waits at __syncthreads() with {} other threads, but {} have "
+                                   "returned from the kernel",
+                                   n_waiting - 1, n_done));
                 return true;
             }
             thread.state = State::ready;

@@ -3,7 +3,8 @@
 // documentation. There are three algorithms. They add in different orders, so that their results
 // differ in the last bits; one of them needs workspace. As in the library, an algorithm supports
 // the alignment that the search was given, and a misaligned bias is found only when the product
-// runs. EMULATED_CUBLASLT_EPILOGUES=0: the heuristics support the default epilogue only.
+// runs. EMULATED_CUBLASLT_EPILOGUES=0: only the default epilogue is supported.
+// EMULATED_CUBLASLT_STATUS=N: the search for algorithms returns status N.
 #include <fmt/format.h>
 
 #include <algorithm>

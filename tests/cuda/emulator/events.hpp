@@ -8,9 +8,10 @@
 
 namespace emulator {
 
-// Writes a line to the file EMULATED_CUDA_LOG. The log has the events that must not occur within a
-// training step (allocations, NCCL communicators and connections, searches for algorithms), and
-// products, which show the steps.
+// Writes a line to the file $EMULATED_CUDA_LOG.PID, where PID is the process id. The log has the
+// events that must not occur within a training step (allocations, NCCL communicators and
+// connections, searches for algorithms, loading of code), and the products and kernel launches,
+// which show the steps.
 void log(const std::string& line);
 
 // With EMULATED_CUDA_LAUNCHES=1, logs "launch ADDRESS THREADS BYTES" for a kernel: the kernel's

@@ -12,7 +12,8 @@
 namespace emulator {
 namespace {
 
-// __thread, not thread_local: a signal handler must not trigger dynamic initialization.
+// These variables are __thread and not thread_local, because a signal handler must not trigger
+// dynamic initialization.
 __thread sigjmp_buf* way_out = nullptr;
 __thread const void* address_of_fault = nullptr;
 std::atomic<Describe> describe = nullptr;
@@ -38,7 +39,7 @@ void on_fault(int signal, siginfo_t* info, void*) {
               nullptr);  // the next fault ends the process
 }
 
-// The handler needs a separate stack: the fault may be an overflow of the thread's stack.
+// The handler needs a separate stack, because the fault may be an overflow of the thread's stack.
 void use_own_stack() {
     constexpr size_t bytes = size_t{64} << 10;
     static thread_local std::unique_ptr<std::byte[]> memory;

@@ -103,7 +103,7 @@ void Fiber::begin(void (*main)(void*), void* argument) {
     context_.machine.uc_stack.ss_sp = stack_;
     context_.machine.uc_stack.ss_size = stack_bytes;
     context_.machine.uc_link = nullptr;
-    // makecontext passes only ints, so that pointers are split.
+    // makecontext() passes only ints, so each pointer is passed in two halves.
     const auto f = reinterpret_cast<uintptr_t>(main);
     const auto a = reinterpret_cast<uintptr_t>(argument);
     const auto start = +[](unsigned f0, unsigned f1, unsigned a0, unsigned a1) {

@@ -56,7 +56,7 @@ struct Copies {
     std::deque<std::vector<Copy>> groups;  // oldest first
 };
 
-// The copies of each thread of the running block; empty when the block has made none.
+// The copies of each thread of the running block; empty when the block has started no copy.
 std::vector<Copies>& all_copies() {
     static thread_local std::vector<Copies> copies;
     return copies;
@@ -103,7 +103,8 @@ void MatrixProduct::resolve(void* const (&lanes)[32]) {
 }
 
 void copy_async(void* to, const void* from, int bytes, int size, const Where& where) {
-    if (bytes < 0 || bytes > size) broken("cp.async: more source bytes than it copies", where);
+    if (bytes < 0 || bytes > size)
+        broken("cp.async: expected at most as many source bytes as the copy has", where);
     if (reinterpret_cast<uintptr_t>(to) % static_cast<size_t>(size) != 0 ||
         (bytes > 0 && reinterpret_cast<uintptr_t>(from) % static_cast<size_t>(size) != 0)) {
         broken("cp.async: misaligned address", where);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Emulated NCCL functions. Uses that NCCL forbids are reported on stderr: host pointers, different
-// sizes on different ranks, a communicator used after it was destroyed, or in two streams.
+// Emulated NCCL functions. Calls that NCCL forbids are reported on stderr: calls with host
+// pointers, with different sizes on different ranks, with a communicator that was destroyed, or
+// with one communicator in two streams.
 #include "nccl.h"
 
 #include <fmt/format.h>
@@ -46,7 +47,8 @@ ncclResult_t begin(ncclComm_t comm, cudaStream_t stream, Frame frame, Side in, S
     if (const ncclResult_t result = check(comm); result != ncclSuccess) return result;
     if (comm->stream == nullptr) comm->stream = stream;
     if (stream != comm->stream || stream == nullptr) {
-        return misuse(ncclInvalidUsage, "a communicator in two streams, or in the legacy stream");
+        return misuse(ncclInvalidUsage,
+                      "a communicator is used in two streams, or in the legacy stream");
     }
     for (const Side& side : {in, out}) {
         if (side.bytes > 0 && !emulator::is_device(side.data, side.bytes)) {
@@ -152,7 +154,7 @@ ncclResult_t ncclCommDestroy(ncclComm_t comm) {
     return ncclCommAbort(comm);
 }
 
-// Does not delete the communicator: work in streams may still refer to it.
+// Does not delete the communicator, because work in streams may still refer to it.
 ncclResult_t ncclCommAbort(ncclComm_t comm) {
     if (!emulator::forget(comm)) {
         return misuse(ncclInvalidArgument, "a communicator that has ended");
@@ -161,7 +163,7 @@ ncclResult_t ncclCommAbort(ncclComm_t comm) {
     return ncclSuccess;
 }
 
-// lib/cuda uses group calls only to destroy communicators, which the emulator does one by one.
+// lib/cuda uses group calls only to destroy communicators. The emulator destroys them one by one.
 ncclResult_t ncclGroupStart() {
     return ncclSuccess;
 }

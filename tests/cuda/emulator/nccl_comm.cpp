@@ -25,7 +25,7 @@ namespace {
 std::mutex comms_mutex;
 std::set<ncclComm_t> comms;  // not destroyed
 
-// Returns a number for the algorithm of an operation; messages have one for all sizes.
+// Returns a number for the algorithm of an operation. Messages have one algorithm for all sizes.
 uint64_t algorithm_of(const Started& started) {
     const Frame& f = started.frame;
     if (f.exchange == Exchange::message) return 0;
@@ -129,7 +129,7 @@ cudaError_t ncclComm::finish(Started& started) {
     post(started);
     Frame waiting = started.frame;
     waiting.type = FrameType::waiting;
-    tell(waiting, {});  // the exchange may have ended before: then the hub ignores this
+    tell(waiting, {});  // the hub ignores this frame if the exchange has ended
     std::unique_lock lock(mutex);
     changed.wait(lock, [&] { return started.complete || ended; });
     if (!started.complete || started.out == nullptr) return cudaSuccess;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // A rank's communicator. Like NCCL, it makes the connections of an algorithm in the first call that
-// uses it. This call returns only after the other members have made theirs. NCCL chooses the
-// algorithm by kind, type and size. Here each kind and type has one algorithm for each range of
-// sizes from a power of two to the next.
+// uses it. This call returns only after the other members have made the corresponding call. NCCL
+// chooses the algorithm by kind, type and size. Here each kind and type has one algorithm for each
+// range of sizes from a power of two to the next.
 #pragma once
 
 #include <condition_variable>

@@ -63,7 +63,8 @@ std::string text_of(const Frame& f) {
 std::atomic<int> n_elsewhere = 0;  // members in other processes that use hubs of this process
 
 // At the end of the process, waits until members in other processes have received their results and
-// closed their connections. The wait is limited: a member that hangs must not block this process.
+// closed their connections. The wait is limited to 2 s, because a member that hangs must not block
+// this process.
 struct LastResults {
     ~LastResults() {
         for (int i = 0; i < 200 && n_elsewhere > 0; ++i) {
@@ -127,8 +128,9 @@ class Hub {
 
     void greet(int socket, const Frame& frame) {
         if (members_.contains(frame.rank) || (size_ > 0 && size_ != frame.size)) {
-            return break_all(fmt::format("rank {} of {} came to a communicator of {}", frame.rank,
-                                         frame.size, size_));
+            return break_all(
+                fmt::format("rank {} of {} ranks cannot join a communicator of {} ranks",
+                            frame.rank, frame.size, size_));
         }
         size_ = frame.size;
         members_[frame.rank] = socket;

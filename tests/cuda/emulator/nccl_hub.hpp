@@ -14,8 +14,8 @@ namespace emulator {
 enum class FrameType : uint32_t {
     hello,    // member: rank and size
     post,     // member: its part of an exchange
-    connect,  // member: the first exchange of a channel, a kind and a size
-    waiting,  // member: it is blocked until this exchange has ended
+    connect,  // member: it connects for an exchange of a new kind or size
+    waiting,  // member: it waits for the end of this exchange
     joined,   // hub: all members have joined the communicator, or called connect
     result,   // hub: the result of an exchange
     hurry,    // hub: another member waits for this exchange

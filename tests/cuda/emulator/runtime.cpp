@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // Devices, memory, errors and launches of the emulated CUDA runtime. Environment variables describe
 // the machine: EMULATED_CUDA_DEVICES (8), EMULATED_CUDA_MEMORY (MiB, 8192),
-// EMULATED_CUDA_CAPABILITY (90), EMULATED_CUDA_SMS (132, as an H100), EMULATED_CUDA_ERROR (an error
-// of the driver, returned by the call that returns it on a real machine: the count of devices, or
-// the selection of one).
+// EMULATED_CUDA_CAPABILITY (90), EMULATED_CUDA_SMS (132, like an H100), EMULATED_CUDA_DRIVER (the
+// driver's version of CUDA, by default the runtime's), EMULATED_CUDA_TAKEN (MiB of device memory
+// that others use, 0), EMULATED_CUDA_ERROR (an error of the driver, returned by the function that
+// returns it on a real machine, which is cudaGetDeviceCount() or cudaSetDevice()).
 #include <fmt/format.h>
 
 #include <cstdlib>

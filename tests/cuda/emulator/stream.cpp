@@ -248,7 +248,7 @@ cudaError_t cudaDeviceGetStreamPriorityRange(int* least, int* greatest) {
     return noted(cudaSuccess);
 }
 
-// Does not delete the stream: events may still refer to it.
+// Does not delete the stream, because events may still refer to it.
 cudaError_t cudaStreamDestroy(cudaStream_t stream) {
     if (stream == nullptr) return noted(cudaErrorInvalidResourceHandle);
     stream->run_until(stream->n_enqueued);

@@ -12,9 +12,8 @@
 
 namespace emulator {
 
-// Enqueues work in a stream; device memory is accessible while it runs. An error that it returns
-// becomes the device's error, which every later call returns. The emulated libraries (cuBLASLt,
-// NCCL) use this, too.
+// Enqueues work in a stream. Device memory is accessible while the work runs. An error that the
+// work returns becomes the device's error, which every later call returns.
 cudaError_t enqueue(cudaStream_t stream, std::function<cudaError_t()> work);
 
 // Enqueues work that waits for other ranks, such as a collective, and returns its number in the

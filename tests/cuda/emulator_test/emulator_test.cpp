@@ -122,7 +122,7 @@ TEST_CASE("host code that accesses device memory is killed", "[emulator]") {
           }) == 128 + SIGSEGV);
 }
 
-// A missing barrier: each thread reads the element that the next one writes.
+// Without a barrier, each thread reads the element that the previous thread writes.
 TEST_CASE("a missing barrier changes results in the reverse order of threads", "[emulator]") {
     const auto sum = [](bool reverse) {
         if (reverse) setenv("EMULATED_CUDA_REVERSE", "1", 1);

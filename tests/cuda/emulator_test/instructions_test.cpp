@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The emulated instructions against plain loops: matrix products with operands from shared memory
-// in both orders, and asynchronous copies.
+// Compares the emulated instructions with plain loops: matrix products with operands from shared
+// memory in both orders, and asynchronous copies.
 #include <vector>
 
 #include "cuda/kernels/kernel_launch.cuh"
@@ -96,7 +96,8 @@ void check_product(bool b_by_depth) {
     }
 }
 
-// Thread 0 reads four floats before and after it waits for the first of two copies.
+// Thread 0 reads five floats three times: before it waits, after it has waited for the first of two
+// copies, and after it has waited for both.
 __global__ void copies_kernel(const float* from, float* seen) {
     float* const shared = dynamic_shared<float>();
     copy_async_16(shared, from, 12);

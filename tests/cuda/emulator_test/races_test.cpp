@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// ThreadSanitizer finds planted races inside a block, and none where CUDA orders the accesses. A
-// program of its own, compiled with -fsanitize=thread (emulator/races.hpp).
+// ThreadSanitizer finds planted races inside a block, and none where CUDA orders the accesses. This
+// is a separate program, compiled with -fsanitize=thread (emulator/races.hpp).
 #include <functional>
 
 #include "block.hpp"

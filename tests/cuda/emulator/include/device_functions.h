@@ -60,9 +60,9 @@ class Where {
 
 void block_barrier(const Where& where);
 
-// A warp function. Every lane of `mask` passes its data; when the last one has arrived, `resolve`
-// is called with the data of all lanes (nullptr: not in the mask) and writes the results. All lanes
-// must pass the same function and mask.
+// A warp function. Every lane of `mask` passes its data. When the last lane has arrived, `resolve`
+// is called with the data of all lanes (nullptr for a lane that is not in the mask) and writes the
+// results. All lanes must pass the same function and mask.
 using Resolve = void (*)(void* const (&lanes)[32]);
 void warp_collective(Resolve resolve, unsigned mask, void* data, const Where& where);
 void warp_barrier(unsigned mask, const Where& where);
@@ -75,7 +75,7 @@ struct Shuffle {
     T value;
     int from;
     const Where* where;
-    // Reads and writes other lanes' stacks: not an access of the kernel (races.hpp).
+    // Reads and writes the stacks of other lanes. These are not accesses of the kernel (races.hpp).
     __attribute__((no_sanitize("thread"))) static void resolve(void* const (&lanes)[32]) {
         T values[32];
         for (int i = 0; i < 32; ++i) {

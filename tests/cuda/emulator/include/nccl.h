@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The emulator's nccl.h: the part of NCCL that lib/cuda uses, with the names, values and behavior
 // of NCCL's API reference. Where NCCL leaves the behavior open (how long a send waits for its
-// receive), the emulator chooses the strictest. Communicators must be blocking.
+// receive), the emulator chooses the strictest behavior. Communicators must be blocking.
 #pragma once
 
 #include <climits>
