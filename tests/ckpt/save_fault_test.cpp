@@ -95,7 +95,8 @@ TEST_CASE("a save that fails or is killed at any operation leaves the old step o
     }
 }
 
-// A failing disk must not look like a corrupt checkpoint: a run would continue from an older step.
+// A failing disk must not look like a corrupt checkpoint, because a run would then continue from an
+// older step.
 TEST_CASE("a read that fails is an error of the system, never damage") {
     const test::ScratchDirectory scratch;
     const auto config = test::small_model();

@@ -21,7 +21,7 @@ double test_clock() {
     return now_s;
 }
 
-// Runs half a minute of work, which reports its progress 100 times a second.
+// Simulates work of `seconds` seconds that reports its progress 100 times a second.
 int work(i64 total, bool quiet, double seconds, bool finish = true) {
     now_s = 100;
     ProgressLine progress("reading", "MB", total, quiet, test_clock);

@@ -115,7 +115,7 @@ constexpr DType copied_types[] = {DType::fp32, DType::bf16, DType::int64, DType:
                                   DType::uint16};
 constexpr i64 counts[] = {0, 1, 2, 3, 7, 8, 1000, 2047, 2049, 40003};
 
-// Small integers that every type holds exactly; so are sums of 8 of them.
+// Small integers. Every type holds them, and sums of 8 of them, exactly.
 double value_at(int rank, i64 i) {
     return static_cast<double>((i * 5 + rank * 3) % 13);
 }

@@ -31,7 +31,7 @@ namespace {
 
 const std::string golden = std::string(LM_TEST_DIR) + "/golden/gpt2_odd.safetensors";
 
-// A Hugging Face directory with the golden weights, as save_pretrained writes them.
+// Writes a Hugging Face directory with the golden weights, as save_pretrained does.
 void write_hf(const std::string& directory, const std::string& prefix,
               const std::vector<std::pair<std::string, std::string>>& renamed = {}) {
     io::make_directories(directory);

@@ -162,7 +162,6 @@ TEST_CASE("a GPU of 104B holds 14.5 GB of state for two blocks, 17.2 GB with the
     // The published sums divide all parameters by the 4 tensor ranks, and omit padding and
     // positions. But a rank holds norms and the biases of row-parallel products whole (6 h for each
     // block), a quarter of the 50,688 padded rows of the vocabulary, and all positions.
-    // block, a quarter of 50,688 rows of the vocabulary, and the positions.
     const ModelConfig model = gpt(11600, 64, 80, 50257);
     const ParallelConfig parallel{.tp = 4, .pp = 32};
     const StepShape step{.micro_batch = 1, .seq_length = 2048, .n_micro_batches = 64};

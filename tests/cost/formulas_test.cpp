@@ -125,8 +125,8 @@ TEST_CASE("operations of a token, by hand") {
     const double attention = 2048 * (2048 + 2 * 512) + 2048 * 2048 + 2048 * 4096.0;
     CHECK(model_flops_per_token(llama, 4096) ==
           6 * (3 * (attention + 3 * 2048 * 5632.0) + 32000 * 2048.0));
-    // Each query except the first ones sees 1024 keys: 1024 x (1 - 1/8) in the mean instead of
-    // 2048.
+    // Each query except the first 1024 sees 1024 keys. The mean number of keys is 1024 x (1 - 1/8)
+    // instead of 2048.
     llama.window = 1024;
     const double fewer = 6 * 3 * 2048 * 2 * (2048 - 896.0);
     CHECK(6 * (3 * (attention + 3 * 2048 * 5632.0) + 32000 * 2048.0) -

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The loops of attention on pairs of bf16 numbers, against fp64. Sizes that no vector or tile
-// divides; memory next to the outputs stays as it was.
+// The loops of attention on pairs of bf16 numbers, against fp64. The sizes are multiples of
+// no vector or tile. Memory next to the outputs must not change.
 #include "cpu/vector/pair_kernels.hpp"
 
 #include <algorithm>

@@ -131,7 +131,8 @@ struct Subject {
     }
 };
 
-// Returns a text from these bytes. With `ascii`, for the pre-tokenizer, it is valid UTF-8.
+// Returns a text from these bytes. With `ascii` it has only ASCII characters, for the
+// pre-tokenizer.
 std::string make_text(std::string_view bytes, bool ascii) {
     std::string text;
     for (const char c : bytes.substr(0, 400)) {

@@ -29,8 +29,8 @@ std::vector<double> run(const spec::LossScaleConfig& config, const std::string& 
     return scales;
 }
 
-// The rule computed from the whole history, without counters. An overflow halves the scale when it
-// is at least the `hysteresis`-th one since the last doubling. The scale doubles after `window`
+// Computes the scales from the whole history, without counters. An overflow halves the scale when
+// it is at least the `hysteresis`-th one since the last doubling. The scale doubles after `window`
 // steps without overflow since the last overflow or doubling.
 std::vector<double> by_history(const spec::LossScaleConfig& config, const std::string& script) {
     std::vector<double> scales;

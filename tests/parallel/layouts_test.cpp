@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Every layout of up to 8 ranks gives the same training as one rank alone, for GPT-2, BLOOM and
-// Llama. Quick: every pair of settings. With the tag [matrix] (the long form in ctest): every
-// combination.
+// Llama. The quick test trains every pair of settings, the test with the tag [.matrix]
+// (proof.layouts of ctest) every combination.
 #include <fmt/format.h>
 
 #include <algorithm>

@@ -33,8 +33,9 @@ void check_same_state(const Outcome& got, const Outcome& wanted) {
     CHECK(got.exp_avg_sq == wanted.exp_avg_sq);
 }
 
-// Resumes the step of `directory` in layout `cut`. `saved`: the state when it was saved; `whole`:
-// the uninterrupted run, in the same layout if `same`.
+// Resumes the step of `directory` in layout `cut`. `saved` is the state of the run at that step,
+// `whole` the state at the end of the uninterrupted run, which has the layout `cut` if `same` is
+// set.
 void check_resume(const spec::ModelConfig& model, const spec::ParallelConfig& cut,
                   const std::string& directory, const Outcome& saved, const Outcome& whole,
                   bool same) {

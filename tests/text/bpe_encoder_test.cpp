@@ -35,7 +35,7 @@ const BpeModel& model_of(const Tokenizer& tokenizer) {
 }
 
 // Returns a copy of `model` with `more` unused ids and without some merges that no other merge
-// needs. The results of these are added as whole tokens (ignore_merges).
+// needs. The results of the removed merges become whole tokens (ignore_merges).
 std::unique_ptr<BpeModel> with_whole_pretokens(const BpeModel& model, size_t more) {
     std::vector<std::string> tokens;
     for (i32 id = 0; id < model.vocab_size(); ++id) tokens.emplace_back(model.token(id));

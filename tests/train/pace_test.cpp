@@ -26,8 +26,8 @@ RunConfig run_of(i64 log_interval) {
     return config;
 }
 
-// Returns the notes of a run in which each of the 8 micro-batches takes `micro_s` seconds, and the
-// first one `first_s`.
+// Returns the notes of a run of `n` iterations of 8 micro-batches. The first micro-batch of the run
+// takes `first_s` seconds, and every other one `micro_s`.
 std::vector<std::string> notes_of(i64 log_interval, double first_s, double micro_s, i64 n = 2) {
     std::vector<std::string> notes;
     set_log_sink([&notes](Severity severity, std::string_view text) {
