@@ -137,9 +137,8 @@ int run(const Flags& flags) {
     const i64 n_ranks = checked_mul(checked_mul(parallel.tp, parallel.pp), parallel.dp);
     check_at_least("--nodes", flags.nodes, 1);
     if (n_ranks % flags.nodes != 0) {
-        usage_error("--nodes",
-                    "{} ranks cannot be divided equally among {} nodes: give --world-size", n_ranks,
-                    flags.nodes);
+        usage_error("--nodes", "{1} does not divide the number of ranks, {0}: give --world-size",
+                    n_ranks, flags.nodes);
     }
     const std::vector<train::StepFile> files =
         train::files_of_step({.model = model,
@@ -167,8 +166,9 @@ void add_checkpoint_verb(cli::Options& program) {
     options.examples({"lm-estimate checkpoint --model bloom-176b --bf16",
                       "lm-estimate checkpoint --model gpt2-124m --global-batch-size 512 "
                       "--train-tokens 10B --save-interval 1000"});
-    options.value("--nodes", &flags->nodes, "N",
-                  "number of nodes; each has the same number of ranks, and two data files [1]");
+    options.value(
+        "--nodes", &flags->nodes, "N",
+        "number of nodes; each has the same number of ranks, and two data files; default: 1");
     options.flag("--files", &flags->lists_files, "list the files with their sizes");
     add_run_options(options, flags->train,
                     {"Model", "Parallel", "--ddp-bucket-size", "--global-batch-size",

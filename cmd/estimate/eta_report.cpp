@@ -14,19 +14,23 @@ namespace lm::estimate {
 
 void note_assumptions(const metrics::LogSummary& log, double gap_s) {
     if (log.n_overlapping() > 0)
-        note("the logs overlap: {} lines are in an earlier log and are counted once",
-             log.n_overlapping());
+        note(
+            "the logs overlap: number of lines that an earlier log also contains: {}: each line is "
+            "counted once",
+            log.n_overlapping());
     if (log.n_unseen_starts() > 0) {
         note(
-            "{} of the logs begin after a pause of more than {} (--gap) and do not state when "
-            "their program started: the pause counts as waiting for a job, except for the mean "
+            "number of logs that begin after a pause of more than {1} (--gap) and do not state "
+            "when "
+            "their program started: {0}: the pause counts as waiting for a job, except for the "
+            "mean "
             "time of the restarts that the logs state",
             log.n_unseen_starts(), human_duration(gap_s));
     }
     if (log.n_unclear_logs() > 0) {
         note(
-            "{} of the logs continue the iterations of the previous log, but no time stamps show "
-            "whether the training was restarted between the two: no restart is counted",
+            "number of logs that continue the iterations of the previous log without time stamps: "
+            "{}: they do not show whether the training was restarted, so no restart is counted",
             log.n_unclear_logs());
     }
 }
@@ -141,7 +145,8 @@ void add_stops(Printout& printout, const metrics::LogSummary& log, size_t most) 
 
 void add_energy(Printout& printout, const std::string& directory, const metrics::LogSums& sums) {
     const metrics::EmissionsSum sum = metrics::sum_emissions(directory);
-    if (sum.n_files == 0) run_error(directory, "has no file emissions*.csv");
+    if (sum.n_files == 0)
+        run_error(directory, "has no file emissions*.csv: give the output directory of CodeCarbon");
     Figures figures;
     add_count(figures, "files", "files", sum.n_files, "emissions*.csv of --codecarbon-dir");
     add_count(figures, "runs", "runs", sum.n_runs, "one for each host and each start");

@@ -208,8 +208,8 @@ void read(const std::vector<std::string>& logs, metrics::LogSummary& log) {
                                       : "");
     }
     if (log.n_invalid() > 0) {
-        warn("{}: {} lines of iterations are truncated or mixed with other output: skipped", name,
-             log.n_invalid());
+        warn("{}: number of skipped lines of iterations, truncated or mixed with other output: {}",
+             name, log.n_invalid());
     }
 }
 
@@ -365,7 +365,7 @@ void add_eta_verb(cli::Options& program) {
         "times the time between two lines; auto: 10x");
     options.value("--nodes", &flags->nodes, "N", "also print the time left on N nodes");
     options.value("--log-nodes", &flags->log_nodes, "N",
-                  "number of nodes in the log, for --nodes; default: as the log states");
+                  "number of nodes in the log, for --nodes; default: from the log");
     options.flag("--why", &flags->why,
                  "print the line that states why the job of these logs ended, instead of the "
                  "progress; exit with 1 when no line states it");

@@ -182,7 +182,8 @@ GoodputReport report_goodput(const FailureFlags& flags, const RunWithoutFailures
     const double best_s = cost::best_interval_s(plan);
     const double interval_s =
         run.save_interval ? as_double(*run.save_interval) * run.step_s : best_s;
-    // The number of runs is such that all runs together have about a million failures.
+    // The number of runs is such that all runs together have about a million failures, but at least
+    // 20 and at most 10,000.
     const double expected = run.work_s / plan.failures.mean_s;
     const i64 n_runs = std::clamp(static_cast<i64>(1e6 / (expected + 1)), i64{20}, i64{10'000});
     const cost::GoodputRuns runs = cost::simulate_goodput(plan, interval_s, n_runs);

@@ -53,7 +53,7 @@ void add_gpu_options(cli::Options& options, GpuFlags& flags, const std::string& 
     options.value("--nics", &flags.nics, "N",
                   "network links (rails) of a node; default: from --gpu");
     options.value("--network-bandwidth", &flags.network_bandwidth, "SIZE",
-                  "bytes per second from a node to the others; default: from --gpu");
+                  "bytes per second from a node to other nodes; default: from --gpu");
     options.choice("--trainer", &flags.trainer, trainers,
                    "program that is estimated: lm-train (fused attention, not measured on GPUs "
                    "yet) or megatron (Megatron-LM and "

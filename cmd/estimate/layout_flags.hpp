@@ -9,13 +9,13 @@
 
 namespace lm::estimate {
 
-// Returns all flags of lm-train for a layout: those of the command line (the model, the batch, the
-// precision, ...) in their order, and those that the search has set.
+// Returns all flags of lm-train for a layout: the flags of the command line (the model, the batch,
+// the precision, ...) in their order, then the flags that the search has set.
 std::string train_flags(const cli::Options& options, const cost::LayoutQuery& query,
                         const cost::Layout& layout);
 
-// Returns the flags that lm-estimate time needs besides train_flags() for the same step: the GPUs,
-// their hardware and the trainer.
+// Returns the flags that lm-estimate time needs for the same step in addition to train_flags(): the
+// GPUs, their hardware and the trainer.
 std::string time_flags(const cost::LayoutQuery& query, const GpuFlags& flags);
 
 }  // namespace lm::estimate

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // lm-estimate layout: the layouts of a training on N GPUs that fit into the GPUs' memory, with
-// their simulated step times, fastest first, and the flags of the fastest.
+// their simulated step times, fastest first, and the flags of the fastest layout.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -122,7 +122,8 @@ std::vector<Value> row_of(const Flags& flags, const cost::LayoutQuery& query,
     return row;
 }
 
-// Returns the recomputation granularities to try: the one that the flags give, else all three.
+// Returns the recomputation granularities to try: the granularity that the flags give, else all
+// three.
 std::vector<spec::Recompute> recomputes_of(const config::ParallelFlags& flags,
                                            const spec::Recompute& given) {
     const bool is_given = flags.recompute_activations || flags.checkpoint_activations ||
@@ -134,10 +135,11 @@ std::vector<spec::Recompute> recomputes_of(const config::ParallelFlags& flags,
 }
 
 void check(const Flags& flags) {
-    if (!flags.gpus) usage_error("--gpus", "is missing");
+    if (!flags.gpus) usage_error("--gpus", "is missing: give the number of GPUs of the run");
     check_at_least("--gpus", *flags.gpus, 1);
     check_at_least("--top", flags.top, 1);
-    if (!flags.train.schedule.global_batch) usage_error("--global-batch-size", "is missing");
+    if (!flags.train.schedule.global_batch)
+        usage_error("--global-batch-size", "is missing: give the samples of a step");
     check_at_least("--global-batch-size", *flags.train.schedule.global_batch, 1);
 }
 
@@ -257,9 +259,9 @@ int run_layout(Flags flags) {
     cost::LayoutSearch found = search_layouts(query);
     if (found.n_tried == 0) {
         usage_error("--gpus",
-                    "no valid TP x PP x DP layout for {} GPUs: TP must fit in a node and divide "
-                    "the heads, the key-value groups and the MLP width; PP must divide the {} "
-                    "layers; DP must divide the batch of {}",
+                    "no valid TP x PP x DP layout for {} GPUs: TP must divide the GPUs of a node, "
+                    "the heads, the key-value groups and the MLP width; PP must be at most the "
+                    "number of layers, {}; DP must divide the batch of {}",
                     query.n_gpus, query.model.n_layers, query.batch);
     }
     if (!found.fitting.empty())
@@ -323,7 +325,7 @@ void add_layout_verb(cli::Options& program) {
          "lm-estimate layout --model bloom-176b --bf16 --global-batch-size 2048 --gpus 384 --gpu "
          "h100 --top 3"});
     options.group("GPUs");
-    options.value("--gpus", &flags->gpus, "N", "GPUs of the whole run; also --world-size");
+    options.value("--gpus", &flags->gpus, "N", "GPUs of the whole run; default: --world-size");
     options.value("--gpu-memory", &flags->memory, "SIZE", "memory of one GPU; default: from --gpu");
     options.value("--allowance", &flags->allowance, "SIZE",
                   "GPU memory in addition to lm-train's buffers: context, libraries, code");

@@ -15,7 +15,7 @@ int main(int argc, char** argv) {
     options.exits_with(lm::Exit::answer_is_no,
                        "memory: the model does not fit in --gpu-memory; layout: no layout fits; "
                        "batch: one of --nodes cannot run the ramp; eta: the last line is older "
-                       "than --max-age, or --why finds no reason");
+                       "than --max-age, --why finds no reason, or the run of --follow failed");
     options.examples(
         {"lm-estimate params --model gpt2-124m",
          "lm-estimate memory --model 7.5b --bf16 --tensor-model-parallel-size 8 --gpu-memory 80GB",

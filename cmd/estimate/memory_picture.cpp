@@ -16,7 +16,7 @@ i64 bytes_of(const StageMemory& stage, i64 allowance) {
     return stage.plan.total() + stage.nccl + allowance;
 }
 
-// Returns a line for each stage: "stage 3  ################....  12.3 GiB".
+// Returns a line for each stage: its number, a bar of block characters, and its bytes.
 std::string text_of(std::span<const StageMemory> stages, i64 allowance, i64 largest) {
     constexpr double columns = 50;
     std::string text;

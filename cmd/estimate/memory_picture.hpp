@@ -16,7 +16,7 @@ struct StageMemory {
 };
 
 // Returns a bar for each stage: the parts of its plan, NCCL and `allowance`. If `limit` is given, a
-// line shows it: a rank fits when its bar ends below the line. All numbers are bytes.
+// line shows it. A rank fits when its bar ends below the line. All numbers are bytes.
 Picture memory_picture(std::span<const StageMemory> stages, i64 allowance,
                        std::optional<i64> limit);
 

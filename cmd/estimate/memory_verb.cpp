@@ -69,8 +69,9 @@ std::vector<Column> columns() {
          "stage, micro-batches) in flight (arXiv 2104.04473, section 2.2), the interleaved "
          "schedule more"},
         {"workspace", "workspace", Unit::bytes,
-         "partial sums; plus, on the CPU, 4 MiB of packed operands for each thread (--threads), "
-         "or, on a GPU, 32 MiB for cuBLASLt"},
+         "on the CPU, partial sums, plus the blocks of matrix products or of attention for each "
+         "thread (--threads); on a GPU, the most that one operation needs: at least 32 MiB for "
+         "cuBLASLt"},
         {"total", "total", Unit::bytes, "the sum; lm-train allocates exactly these bytes"},
         {"save_buffer", "save buffer", Unit::bytes,
          "with --save, host memory in addition to the total: the copy of the rank's part of a "
@@ -92,7 +93,7 @@ cost::Processor processor_of(const Flags& flags, i64 n_threads) {
     return {n_threads, on_gpu(flags), flags.train.device.attention()};
 }
 
-// Returns the memory that a rank needs besides the buffers of the plan.
+// Returns the memory that a rank needs in addition to the buffers of the plan.
 i64 allowance_of(const Flags& flags) {
     if (flags.allowance) return flags.allowance->value;
     return on_gpu(flags) ? cost::cuda_allowance_bytes : i64{100} << 20;
@@ -116,8 +117,10 @@ void add_verdict(Printout& printout, const Flags& flags, const Largest& largest,
         figures.insert(
             figures.begin() + 1,
             {"nccl", "NCCL", Unit::bytes, largest.nccl,
-             "an estimate: connections of 10 MiB, two for each channel; 24 channels for a "
-             "group, 16 for the tied embedding, 2 for each link of a pipeline"});
+             "an estimate: two connections of 10 MiB for each channel of a group, which has at "
+             "most "
+             "24 channels, or 16 for the tied embedding; 2 connections for each link of a "
+             "pipeline"});
     }
     if (flags.memory) {
         figures.push_back({"memory", "memory", Unit::bytes, flags.memory->value, "--gpu-memory"});
@@ -219,8 +222,8 @@ void add_memory_verb(cli::Options& program) {
         "memory of one GPU; exit code 1 when the largest rank and the allowance need more");
     options.value(
         "--allowance", &flags->allowance, "SIZE",
-        "memory in addition to lm-train's buffers: context, libraries, code; default: 100MiB, with "
-        "--gpu-memory 2GiB");
+        "memory in addition to lm-train's buffers: context, libraries, code; default: 100MiB, or "
+        "2GiB on a GPU");
     add_picture_options(options, flags->picture, "the memory of each stage as stacked bars");
     add_run_options(options, flags->train,
                     {"Model", "--micro-batch-size", "--global-batch-size", "--fp16", "--bf16",

@@ -31,7 +31,7 @@ void add_parts(Printout& printout, const spec::ParameterCount& count) {
          part("attention", count.attention,
               "query, key, value and output of all layers, weights and biases"),
          part("mlp", count.mlp, "gate, up and down of all layers, weights and biases"),
-         part("norm", count.norm, "norms of all layers and the final one"),
+         part("norm", count.norm, "norms of all layers and the final norm"),
          part("head", count.head, "V x h when the head is not tied to the embedding"),
          part("total", count.total(),
               "the elements of all tensors in lm-train's tensor table, vocabulary unpadded")});
@@ -80,7 +80,7 @@ void add_ranks(Printout& printout, const spec::ModelConfig& model,
           "uniform: floor(L (r+1) / PP) - floor(L r / PP) for stage r; otherwise by "
           "--pp-partition-method"},
          {"parameters", "parameters of a tensor rank", Unit::count,
-          "the rank's part of every tensor, vocabulary padded; Megatron prints the same"}},
+          "the rank's part of every tensor, vocabulary padded; Megatron prints this number, too"}},
         std::move(rows));
 }
 

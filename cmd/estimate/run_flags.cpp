@@ -30,8 +30,8 @@ std::optional<i64> vocabulary_of_data(const config::DataFlags& flags) {
 }
 
 // Returns the vocabulary size of the tokenizer or the data. Returns nullopt if --vocab-size is
-// given, and, with a warning, if the files are missing: a machine on which a user plans a training
-// need not have the files of the training.
+// given, and, with a warning, if the files are missing, because a machine on which a user plans a
+// training need not have the files of the training.
 std::optional<i64> vocabulary_of(const config::TrainFlags& flags) {
     if (flags.model.vocab_size) return std::nullopt;
     const text::TokenizerChoice& choice = flags.data.tokenizer;
@@ -103,7 +103,7 @@ i64 resolve_micro_batch(const config::TrainFlags& flags) {
 
 void require_batch(const config::ScheduleFlags& flags) {
     if (!flags.global_batch && flags.batch_steps.empty() && flags.micro_batch.value_or(0) < 1)
-        usage_error("--global-batch-size", "is missing");
+        usage_error("--global-batch-size", "is missing: give the samples of a step");
 }
 
 BatchSchedule resolve_schedule(const config::TrainFlags& flags, i64 seq_length) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The command line of lm-train, which every verb accepts. The help of a verb shows the flags that
-// the verb uses; the verb ignores the others silently.
+// the verb uses. The verb ignores all other flags silently.
 #pragma once
 
 #include <optional>

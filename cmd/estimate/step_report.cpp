@@ -85,7 +85,7 @@ std::vector<Figure> step_figures(const StepQuery& query, const cost::StepTime& t
                                   "the activations of arXiv 2205.05198, "
                                   "sections 4 and 5, on the stage that needs most"
                                 : "lm-train's plan, as lm-estimate memory prints it, with NCCL "
-                                  "and 2 GiB for the driver and libraries";
+                                  "and --allowance for the driver and libraries";
     return {
         seconds("step_s", "one iteration", step_s,
                 "at the full batch; the sum of the parts that --explain lists"),
@@ -147,8 +147,10 @@ std::vector<Figure> step_parts(const StepQuery& query, const cost::StepTime& tim
                 "bound by the network, {} links of a node: rings or trees over gradients; rings "
                 "over gradients and weights with ZeRO stage 1",
                 query.gpu.nics)),
-        seconds("optimizer_s", "optimizer", time.optimizer_s,
-                "bound by memory: 34 bytes of each parameter"),
+        seconds(
+            "optimizer_s", "optimizer", time.optimizer_s,
+            "bound by memory: 32 bytes of each parameter and the bytes of its weight; with ZeRO "
+            "stage 1 / data-parallel ranks"),
         seconds("total_s", "one iteration", time.total(), "the sum")};
 }
 

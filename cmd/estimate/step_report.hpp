@@ -25,7 +25,7 @@ struct StepQuery {
     bool overlaps = false;                             // data parallelism overlaps with computation
     std::optional<i64> tensor_comm_sms;                // as in cost::NcclUse
     bool nvls = true;                                  // as in cost::NcclUse
-    i64 allowance_bytes = cost::cuda_allowance_bytes;  // GPU memory besides buffers and NCCL
+    i64 allowance_bytes = cost::cuda_allowance_bytes;  // in addition to buffers and NCCL
     bool is_megatron = false;
     cost::Hardware gpu;
     cost::TrainingProgram trainer;

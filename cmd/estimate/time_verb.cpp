@@ -127,9 +127,9 @@ void add_steps(std::vector<Figure>& figures, const Flags& flags, const cost::Tra
 
 // Returns the plan and the number of samples of the training.
 std::pair<cost::TrainingPlan, i64> resolve_plan(const Flags& flags) {
-    if (!flags.gpus) usage_error("--gpus", "is missing");
+    if (!flags.gpus) usage_error("--gpus", "is missing: give the number of GPUs of the run");
     if (flags.simulates() && flags.tflops)
-        usage_error("--tflops", "cannot be given with --gpu or --hardware");
+        usage_error("--tflops", "cannot be given with --gpu or --hardware: give one of the two");
     if (!flags.simulates() && !flags.tflops) {
         usage_error("--gpu",
                     "is missing: give --gpu, --hardware or --tflops (TFLOP/s of one GPU, from a "
@@ -277,7 +277,8 @@ int run_time(Flags flags) {
     flags.train = resolve_flags(flags.train);
     check_length(flags);
     flags.micro_batch = resolve_micro_batch(flags.train);
-    // Evaluations count only when --eval-interval is given: lm-train's default is not used.
+    // Evaluations count only when --eval-interval is given. The default interval of lm-train is not
+    // used.
     const bool evaluates = flags.train.model.options->given("--eval-interval");
     if (evaluates) flags.eval_interval = flags.train.validation.interval;
     flags.save_interval = flags.train.checkpoints.save_interval;
@@ -345,7 +346,7 @@ void add_time_verb(cli::Options& program) {
          "    --mttf 7.9h --save-time 40s --restart-time 15m --watts 1275 --price 2.50 --carbon "
          "50"});
     options.group("Speed");
-    options.value("--gpus", &flags->gpus, "N", "GPUs of the whole run; also --world-size");
+    options.value("--gpus", &flags->gpus, "N", "GPUs of the whole run; default: --world-size");
     options.value(
         "--tflops", &flags->tflops, "X",
         "throughput of one GPU as training logs print it: TFLOP/s including recomputation");

@@ -34,7 +34,8 @@ void declare_megatron(cli::Options& options) {
     for (const char* name : {"-f", "--overwrite"}) options.refused(name, 0, "use --force");
     options.refused("--max-documents", 1,
                     "all documents are encoded: pass fewer lines (head -n N | ... --input -)");
-    options.refused("--find-optimal-num-workers", 0, "use --workers, the default is one per core");
+    options.refused("--find-optimal-num-workers", 0,
+                    "use --workers, whose default is one per core");
 }
 
 }  // namespace
@@ -100,8 +101,10 @@ void declare(cli::Options& options, Args& args) {
                  "work for the next --resume");
     options.value("--rank-timeout", &args.rank_timeout, "TIME",
                   "under mpirun or srun: longest wait for a rank that does not respond");
-    options.value("--log-interval", &args.log_interval, "N",
-                  "print a progress line every N documents [every 1000, at most one a minute]");
+    options.value(
+        "--log-interval", &args.log_interval, "N",
+        "print a progress line every N documents; default: every 1000, but at most one line a "
+        "minute");
     options.flag("--json", &args.json, "print the final statistics as JSON on standard output");
     options.flag("--quiet,-q", &args.quiet, "show no progress and no closing line");
     declare_megatron(options);

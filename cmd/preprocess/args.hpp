@@ -21,13 +21,13 @@ struct Args {
     bool quiet = false;
 };
 
-// Throws Error(usage) when `prefix` cannot be the prefix of file names: it is "-", or its last
-// component is empty, "." or "..".
+// Throws Error(usage) when `prefix` cannot be the prefix of file names: it is "-", its last
+// component is empty, "." or "..", or its directory does not exist.
 void check_names_files(const std::string& prefix);
 
 void declare_tokenizer(cli::Options& options, text::TokenizerChoice& choice);
 void declare(cli::Options& options, Args& args);
-// Throws Error(usage) for options that contradict each other.
+// Throws Error(usage) for missing options and invalid values.
 void check(const Args& args);
 
 // Runs the program without a verb.

@@ -67,13 +67,13 @@ std::shared_ptr<const text::Tokenizer> tokenizer_for(
     }
     if (other) {
         if (!args.force) {
-            run_error(
-                args.prefix,
-                "was made by another tokenizer ({}) than the given one: give the tokenizer of the "
-                "data, or use --force",
-                metadata->tokenizer.type);
+            run_error(args.prefix,
+                      "was made by another tokenizer ({}) than the given tokenizer: give the "
+                      "tokenizer of "
+                      "the data, or use --force",
+                      metadata->tokenizer.type);
         }
-        warn("{}: was made by another tokenizer ({}) than the given one", args.prefix,
+        warn("{}: was made by another tokenizer ({}) than the given tokenizer", args.prefix,
              metadata->tokenizer.type);
     }
     return tokenizer;

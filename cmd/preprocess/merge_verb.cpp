@@ -69,9 +69,8 @@ std::optional<data::DatasetMetadata> merged_facts(const std::vector<std::string>
     if (some_end || some_do_not) merged->appended_eod = !some_do_not;
     if (some_end && some_do_not) {
         note(
-            "--append-eod was given for some inputs only: the metadata file states that documents "
-            "do "
-            "not all end with the end-of-document id");
+            "--append-eod was given for some inputs only, so the metadata file states that not all "
+            "documents end with the end-of-document id");
     }
     merged->origin = nullptr;  // no single run wrote the output
     merged->tool = fmt::format("lm-preprocess {} merge", version());
@@ -117,7 +116,8 @@ int merge(const MergeArgs& args) {
     check_names_files(args.output_prefix);
     for (const std::string& input : args.inputs) {
         if (is_same_dataset(input, args.output_prefix))
-            usage_error("--output-prefix", "'{}' is one of the inputs", args.output_prefix);
+            usage_error("--output-prefix", "'{}' is one of the inputs: choose another prefix",
+                        args.output_prefix);
     }
     data::TokenType type = data::TokenType::u16;
     i64 bytes = 0;
@@ -145,7 +145,7 @@ void declare_merge(cli::Options& options) {
         options.verb("merge", "concatenate datasets", [args] { return merge(*args); });
     verb.examples(
         {"lm-preprocess merge --output-prefix all part1_text_document part2_text_document"});
-    verb.positionals("PREFIX", &args->inputs, "datasets to join, in order");
+    verb.positionals("PREFIX", &args->inputs, "datasets to concatenate, in order");
     verb.value("--output-prefix", &args->output_prefix, "PREFIX",
                "write PREFIX.bin, .idx and .json");
     verb.flag("--force", &args->force, "replace existing outputs");

@@ -60,9 +60,10 @@ void declare_verify(cli::Options& options) {
     verb.examples({"lm-preprocess verify corpus_text_document"});
     verb.positional("PREFIX", &args->prefix, "the files PREFIX.bin and PREFIX.idx of a dataset");
     verb.value("--vocab-size", &args->rules.vocab_size, "N",
-               "ids must be below N [vocabulary size in the metadata file]");
-    verb.value("--eod-id", &args->rules.eod_id, "ID",
-               "every document must end with this id [appended id in the metadata file]");
+               "ids must be below N; default: the vocabulary size in the metadata file");
+    verb.value(
+        "--eod-id", &args->rules.eod_id, "ID",
+        "every document must end with this id; default: the appended id in the metadata file");
     verb.flag("--json", &args->json, "print JSON Lines");
     verb.flag("--quiet,-q", &args->quiet, "show no progress");
     verb.exits_with(Exit::answer_is_no, "the dataset is corrupt");

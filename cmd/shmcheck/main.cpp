@@ -26,7 +26,7 @@ namespace lm::shmcheck {
 namespace {
 
 constexpr const char* directory = "/dev/shm";
-// --remove keeps younger segments: a process may be about to open them.
+// --remove keeps younger segments, because a process may be about to open them.
 constexpr i64 min_age_s = 60;
 
 constexpr const char* default_warn = "80%";
@@ -63,8 +63,8 @@ double parse_percent(std::string_view flag, std::string text) {
     return value / 100;
 }
 
-// Removes this process from the owners of segments that other processes own, too: this process only
-// inherits the open files of the shell that started it.
+// Removes this process from the owners of segments that other processes own, too, because this
+// process only inherits the open files of the shell that started it.
 void omit_this_process(std::vector<cluster::Segment>& segments) {
     for (cluster::Segment& segment : segments) {
         if (segment.owners.size() < 2) continue;
@@ -257,7 +257,7 @@ void declare(cli::Options& options, Flags& flags) {
                   "missing hosts are named; exit with 1 if a host is missing");
     options.exits_with(Exit::answer_is_no,
                        "a threshold was exceeded, --stale found segments or could not remove one, "
-                       "--stress failed, or --node found outliers");
+                       "--stress failed, --node found outliers, or --summary found a missing host");
     options.examples({"lm-shmcheck --warn 70% --min-size 1GiB", "lm-shmcheck --watch 10s --json",
                       "srun lm-shmcheck --node"});
 }

@@ -9,11 +9,12 @@
 
 namespace lm::shmcheck {
 
-// Returns a table with a line for each host, then a line for each finding, then the line
-// "--exclude=HOSTS" or "no outliers".
+// Returns tables of the state, the speeds and the GPUs of the hosts, then a line for each finding,
+// then the line "--exclude=HOSTS" or "no outliers".
 std::string nodes_text(const std::vector<cluster::NodeSample>& samples,
                        const std::vector<cluster::NodeFinding>& findings);
-// Returns a JSON line for each host, with its findings.
+// Returns a JSON line for each host, with its findings. If there are findings about the whole job,
+// adds a line with them.
 std::string nodes_json(const std::vector<cluster::NodeSample>& samples,
                        const std::vector<cluster::NodeFinding>& findings);
 

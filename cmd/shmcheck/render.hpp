@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The output of lm-shmcheck: a line for the host and one for each segment, or JSON Lines.
+// The output of lm-shmcheck: a line for the host and a line for each segment, or JSON Lines.
 #pragma once
 
 #include <optional>

@@ -95,7 +95,7 @@ int run(const config::TrainFlags& flags, const std::string& command_line, comm::
     return static_cast<int>(train::run(*config, world, launch.describe(), recorder, timeout_s));
 }
 
-// Joins the ranks and runs the chosen action. Sets `began` when the training begins.
+// Connects the ranks and runs the chosen action. Sets `began` when the training begins.
 int join_and_run(config::TrainFlags& flags, const std::string& command_line, bool& began) {
     comm::FlightRecorder recorder = comm::FlightRecorder::shared();  // must outlive the groups
     const double timeout_s = 60 * flags.rank_checks.timeout_min;

@@ -101,7 +101,7 @@ near "$(field made.json eta left)" "$(cat left.txt)" || fail "$(cat left.txt) s 
 [ "$(field made.json log damaged)" = 8 ] || fail "$(cat made.json)"
 [ "$(field made.json log duplicates)" = 13 ] || fail "$(cat made.json)"
 [ "$(field made.json log computed)" = 1250 ] || fail "$(cat made.json)"
-grep -q 'made.log: 8 lines of iterations are truncated or mixed with other output: skipped' made.json.err || fail "$(cat made.json.err)"
+grep -q 'made.log: number of skipped lines of iterations, truncated or mixed with other output: 8' made.json.err || fail "$(cat made.json.err)"
 # The results are the same when flags give the values that the log does not contain.
 grep -v rampup made.log >unsaid.log
 run unsaid.json lm-estimate eta unsaid.log --rampup-batch-size 16 16 200_000 --global-batch-size 256 --json
@@ -130,7 +130,7 @@ for log in "made.log made.log" "made.1 made.log" "made.3 made.log" "made.1 made.
     read -ra files <<<"$log"
     run again.json lm-estimate eta "${files[@]}" --json
     cmp <(once made.json) <(once again.json) || fail "$log: $(cat again.json)"
-    grep -Eq 'note: the logs overlap: [0-9]+ lines are in an earlier log and are counted once' again.json.err || fail "$log: $(cat again.json.err)"
+    grep -Eq 'note: the logs overlap: number of lines that an earlier log also contains: [0-9]+: each line is counted once' again.json.err || fail "$log: $(cat again.json.err)"
 done
 lm-estimate eta - --json <made.log >again.json 2>/dev/null
 cmp <(same made.json) <(same again.json) || fail "standard input: $(cat again.json)"
@@ -196,14 +196,14 @@ done
 # The assumptions about a log that does not state its start, and about logs without time stamps.
 jq -c 'select(.kind == "step") | .time += 3600' second.json >cut.json
 run lm.json lm-estimate eta first.json cut.json --json
-grep -q 'note: 1 of the logs begin after a pause of more than 10 min' lm.json.err || fail "$(cat lm.json.err)"
+grep -q 'note: number of logs that begin after a pause of more than 10 min (--gap) and do not state when their program started: 1:' lm.json.err || fail "$(cat lm.json.err)"
 [ "$(field lm.json log restarts)" = 1 ] || fail "$(cat lm.json)"
 awk -v w="$(field lm.json time_use waiting)" 'BEGIN { exit !(w > 7100 && w < 7201) }' || fail "$(cat lm.json)"
 grep -v '^lm-train' train.log | grep -E '^ iteration +[0-9]+/' >iterations.log
 head -5 iterations.log >early.part
 tail -n +6 iterations.log >late.part
 run lm.json lm-estimate eta late.part early.part --json
-grep -q 'note: 1 of the logs continue the iterations of the previous log, but no time stamps show' lm.json.err || fail "$(cat lm.json.err)"
+grep -q 'note: number of logs that continue the iterations of the previous log without time stamps: 1:' lm.json.err || fail "$(cat lm.json.err)"
 grep -q 'first iterations: early.part late.part' lm.json.err || fail "$(cat lm.json.err)"
 # An error ends a run: both logs have it, also when the run has not begun to train.
 expect 2 'seq-length' lm-train "${args[@]}" --load save --seq-length 32 --exit-interval 1
@@ -281,7 +281,7 @@ run why.json lm-estimate eta --why rank1.log slurm.out --json
 [ "$(jq -c '[.cause, .rank, .signal, .log, .line_number]' why.json)" = '["killed",0,9,"slurm.out",1]' ] || fail "$(cat why.json)"
 prints '^slurm.out:1: srun: error: n1: task 0: Killed$' lm-estimate eta --why rank1.log slurm.out
 prints '^cause +stopped$' lm-estimate eta --why train.log
-expect 1 'none of 3 lines states why the job ended' lm-estimate eta --why fresh.json
+expect 1 'no line of the logs states why the job ended .number of lines: 3.' lm-estimate eta --why fresh.json
 expect 2 '^lm-estimate: missing.log: ' lm-estimate eta missing.log
 expect 2 'LOG' lm-estimate eta
 expect 2 '--train-samples: needs the consumed samples, which old.log does not state' lm-estimate eta old.log --train-samples 100

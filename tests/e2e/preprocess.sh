@@ -65,7 +65,7 @@ PY
 
 # A dataset is not decoded with another tokenizer than its own.
 "$lm" --input a.jsonl --output-prefix bytes --tokenizer-type ByteTokenizer --append-eod --quiet
-expect 3 'bytes_text_document: was made by another tokenizer .ByteTokenizer. than the given one' \
+expect 3 'bytes_text_document: was made by another tokenizer .ByteTokenizer. than the given tokenizer' \
     lm-preprocess cat bytes_text_document --tokenizer-type GPT2BPETokenizer
 [ ! -s out ] || fail "cat prints in spite of that"
 expect 0 'warning: .*another tokenizer' lm-preprocess cat bytes_text_document --tokenizer-type GPT2BPETokenizer --force --documents 0
