@@ -129,7 +129,7 @@ grep -Eq 'iteration 40: spike: loss 5[0-9.]+ \(z-score .*samples 156 to 159, gra
     spike.log.err || fail "spike: $(cat spike.log.err)"
 jq -se '[.[] | select(.kind == "spike")] | length == 1 and .[0].iteration == 40 and (.[0].grad_norms | length) == 5' spike.json \
     >/dev/null || fail "$(cat spike.json)"
-expect 4 '--on-spike stop: no weight was changed' env LM_STEP_FAULT=loss:50:40:0:0 lm-train "${args[@]}" \
+expect 4 '--on-spike stop: the state from before this step was saved' env LM_STEP_FAULT=loss:50:40:0:0 lm-train "${args[@]}" \
     --train-iters 44 --on-spike stop --save stop
 [ "$(head -n1 stop/latest)" = global_step39 ] || fail "--on-spike stop: $(ls stop)"
 grep -q 'repeat the training command with --skip-train-iteration-range 40-40 or' err || fail "the commands: $(cat err)"

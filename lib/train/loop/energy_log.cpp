@@ -48,7 +48,7 @@ std::string processor_name() {
     return "";
 }
 
-// Returns the bytes of "NAME: VALUE kB" in /proc/meminfo.
+// Returns the value of `name` in /proc/meminfo in bytes; 0 when /proc/meminfo does not have it.
 double meminfo_bytes(const std::string& name) {
     std::istringstream lines(io::read_file("/proc/meminfo"));
     for (std::string line; std::getline(lines, line);) {
@@ -59,8 +59,8 @@ double meminfo_bytes(const std::string& name) {
     return 0;
 }
 
-// Returns the busy time and the whole time of all cores since boot, in ticks: the first line of
-// /proc/stat is "cpu user nice system idle iowait irq softirq steal ..." (proc(5)).
+// Returns the busy time and the whole time of all cores since boot, in ticks. Reads the first line
+// of /proc/stat, "cpu user nice system idle iowait irq softirq steal ..." (proc(5)).
 std::pair<double, double> processor_ticks() {
     std::istringstream words(io::read_file("/proc/stat"));
     std::string cpu;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The energy of a run: --codecarbon-dir. The first rank of each host measures its host and writes
-// emissions-RANK.csv (metrics/emissions.hpp).
+// --codecarbon-dir: measures the energy of a run. The first rank of each host measures its host and
+// writes emissions-RANK.csv (metrics/emissions.hpp).
 #pragma once
 
 #include <condition_variable>
@@ -19,7 +19,7 @@ class EnergyLog {
   public:
     // Finds the meters of the host and opens the file of the host. Returns nullptr without
     // --codecarbon-dir, and on all ranks but the first of each host. Rank 0 prints a note that
-    // names the meters. Collective.
+    // names the meters of its host. Collective.
     static std::unique_ptr<EnergyLog> open(const RunConfig& config, comm::Group& world);
     ~EnergyLog();  // writes the energy of the run
     EnergyLog(const EnergyLog&) = delete;
@@ -28,8 +28,8 @@ class EnergyLog {
     // Writes the energy of this run so far.
     void write();
 
-    // Returns the meters, as "energy of each host: processors by RAPL; memory 96 W; 8 GPUs by
-    // NVML".
+    // Returns the meters of this host as text: "energy of each host: processors by RAPL; memory 96
+    // W; 8 GPUs by NVML".
     std::string describe() const;
 
   private:

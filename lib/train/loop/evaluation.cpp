@@ -41,8 +41,7 @@ void Evaluation::note_share(double elapsed_s, double run_s) {
     noted_ = true;
     note(
         "evaluations take {:.0f} % of the time: to reduce this share, give a larger "
-        "--eval-interval or a "
-        "smaller --eval-iters",
+        "--eval-interval or a smaller --eval-iters",
         100 * share);
 }
 
@@ -70,7 +69,8 @@ bool Evaluation::stop_is_requested() {
     return numbers[0] != 0;
 }
 
-// Returns the mean over --eval-iters global batches, or nullopt when the run has to stop.
+// Returns the mean loss over --eval-iters global batches, or nullopt when the run has to stop.
+// Collective.
 std::optional<double> Evaluation::mean_loss(BatchSource& batches) {
     const i64 n_micro_batches = config_.trainer.micro_batches_of(config_.validation_batch());
     const i64 n_batches = config_.validation.iters;

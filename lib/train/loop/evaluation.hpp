@@ -36,12 +36,13 @@ class Evaluation {
     // Sets the expected time of a micro-batch, equal on all ranks; 0: unknown. The evaluation uses
     // this time until it has measured a batch.
     void expect_micro_batch_s(double s) { micro_batch_s_ = s; }
-    // Log the loss of each validation or test set. When must_stop() of any rank returns true, the
-    // remaining sets are skipped, and the result is false on all ranks. Collective.
+    // Log the loss of each validation or test set. Return true when all sets were evaluated. When
+    // must_stop() of any rank returns true or `step_stop` ends a batch, the remaining sets are
+    // skipped, and the result is false on all ranks. Collective.
     bool validate(const optim::Counters& done);
     bool test(const optim::Counters& done);
-    // Adds the time of a validation. Prints a note, once, when the run is longer than a minute and
-    // validations have taken more than 5 % of its `run_s` seconds.
+    // Adds the time of a validation, `elapsed_s`. Rank 0 prints a note, once, when `run_s`, the
+    // time of the run so far, is at least 60 s and validations have taken at least 5 % of it.
     void note_share(double elapsed_s, double run_s);
 
   private:

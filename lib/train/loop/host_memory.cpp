@@ -63,21 +63,21 @@ void check_host_memory(const RunConfig& config, i64 ranks_here) {
     if (config.trainer.cuda || need.host - need.rank.save_buffer * ranks_here <= room->bytes) {
         usage_error(
             "--async-save-buffer",
-            "the training needs {2} on this host, but {3} are available ({4}); to buffer a save, "
-            "each of the {1} ranks needs {0}: give a smaller size, or --async-save off",
+            "the training needs {2} on this host, of which up to {0} per rank (ranks here: {1}) "
+            "buffer a save, but {3} are available ({4}): give a smaller size, or --async-save off",
             human_size(need.rank.save_buffer), ranks_here, human_size(need.host),
             human_size(room->bytes), room->whose);
     }
-    usage_error("--micro-batch-size",
-                "{} needs {} on this host ({} rank{}; each rank: weights, gradients and optimizer "
-                "{}, activations {}, workspace {}), but {} are available ({}): use a smaller "
-                "value, --recompute-granularity full, a smaller model, or more hosts",
-                config.trainer.micro_batch, human_size(need.host), ranks_here,
-                ranks_here == 1 ? "" : "s",
-                human_size(need.rank.weights + need.rank.masters + need.rank.gradients +
-                           need.rank.optimizer),
-                human_size(need.rank.activations), human_size(need.rank.workspace),
-                human_size(room->bytes), room->whose);
+    usage_error(
+        "--micro-batch-size",
+        "{} needs {} on this host ({} rank{}; the largest has weights, gradients and optimizer "
+        "{}, activations {}, workspace {}), but {} are available ({}): use a smaller "
+        "value, --recompute-granularity full, a smaller model, or more hosts",
+        config.trainer.micro_batch, human_size(need.host), ranks_here, ranks_here == 1 ? "" : "s",
+        human_size(need.rank.weights + need.rank.masters + need.rank.gradients +
+                   need.rank.optimizer),
+        human_size(need.rank.activations), human_size(need.rank.workspace), human_size(room->bytes),
+        room->whose);
 }
 
 }  // namespace lm::train

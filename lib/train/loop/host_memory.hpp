@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Checks that a run on CPUs fits into the memory of its hosts.
+// Checks that the part of a run that is in host memory fits into the memory of this host.
 #pragma once
 
 #include "base/types.hpp"
@@ -7,11 +7,11 @@
 
 namespace lm::train {
 
-// Throws Error(usage) when `ranks_here` ranks of the run need more memory than this host and the
-// process's control group have left. Throws Error(failure) when `ulimit -v` leaves too little
-// address space. With GPUs, only the buffers of asynchronous saves count. When only some ranks of
-// the run are on this host, the check assumes that they belong to the stage that needs the least
-// memory.
+// Throws Error(usage) when the `ranks_here` ranks on this host need more memory than the host, or
+// the control group of this process, has left. Throws Error(failure) when `ulimit -v` leaves too
+// little address space for a run on CPUs. With GPUs, counts only the buffers of asynchronous saves.
+// When only some ranks of the run are on this host, assumes that they all belong to the stage that
+// needs the least memory.
 void check_host_memory(const RunConfig& config, i64 ranks_here);
 
 }  // namespace lm::train

@@ -43,7 +43,7 @@ std::string job_id(const std::function<const char*(const char*)>& get) {
     return id != nullptr && parse_seconds(id) ? id : "";
 }
 
-// The end of the job has not moved if it differs by less than this number of seconds.
+// The end of the job counts as unchanged if it differs by at most this number of seconds.
 constexpr double same_end_s = 2;
 
 }  // namespace

@@ -20,13 +20,14 @@ struct JobEnd {
     std::string source;  // "SLURM_JOB_END_TIME" or "scontrol"
 };
 
-// Returns the end of the Slurm job: SLURM_JOB_END_TIME (unix seconds, Slurm 22.05 and later), else
-// the time that `scontrol` states for SLURM_JOB_ID. Returns nullopt outside of a job and in a job
-// without a time limit. `get` returns the value of an environment variable or nullptr; `scontrol`
-// runs "scontrol --oneliner show job ID" and returns its output.
+// Returns the end of the Slurm job. This is SLURM_JOB_END_TIME (unix seconds, Slurm 22.05 and
+// later) if it is set, otherwise the time that `scontrol` states for SLURM_JOB_ID. Returns nullopt
+// outside of a job and in a job without a time limit. `get` returns the value of an environment
+// variable or nullptr. `scontrol` runs "scontrol --oneliner show job ID" and returns its output.
 std::optional<JobEnd> job_end(const std::function<const char*(const char*)>& get,
                               const std::function<std::string(const std::string& id)>& scontrol);
-// Parses the EndTime in the output of scontrol, in local time. nullopt: none, or "Unknown".
+// Returns the EndTime in the output of scontrol, which is in local time, as unix time. Returns
+// nullopt when the output has no EndTime or "Unknown".
 std::optional<double> parse_end_time(std::string_view text);
 
 // Returns on all ranks the end of this job that rank 0 finds. Ignores an end in the past and prints

@@ -81,7 +81,7 @@ Exit TrainingLoop::run() {
     try {
         return run_to_stop();
     } catch (const JointError& error) {
-        // Commits the save in flight: the communication still works, and the save has the state
+        // Commits a pending save, because the communication still works, and the save has the state
         // from before the error.
         if (error.code() == Exit::self_stopped) saver_.finish();
         throw;
@@ -95,8 +95,8 @@ Exit TrainingLoop::run_to_stop() {
         return stopping("the training is finished already", Exit::done);
     }
     Stop stop = should_stop(rules_, loop_state());
-    // Exit code 75 promises that a resumed run finds a state. A run that has loaded no state saves
-    // its initial state.
+    // Exit code 75 promises that a resumed run finds a saved state. So a run that has loaded no
+    // state saves its initial state.
     const bool must_save = rules_.saves && exit_code(stop) == Exit::run_again;
     if (stop != Stop::no && must_save && !progress_.loaded) save(stop);
     if (evaluation_pending_ && !must_end_now(stop) &&
@@ -201,7 +201,7 @@ StepGuard::Verdict TrainingLoop::judge(const StepGuard::Step& step, StepResult& 
     return guard_.judge(step, result);
 }
 
-// A save in flight may still read the state that the optimizer step changes.
+// Waits until a pending save no longer reads the state that the optimizer step changes.
 void TrainingLoop::wait_for_originals() {
     const PhaseScope phase(trainer_.phases(), StepPhase::save);
     saver_.wait_for_originals();
@@ -249,9 +249,9 @@ void TrainingLoop::advance(bool updated) {
     ++progress_.stepped.iteration;
 }
 
-// Skips the next iteration's batch if it is in --skip-train-iteration-range or --iterations-to-skip
-// or was refused: the batch counts as consumed, but no step is made. Returns whether it was
-// skipped.
+// Skips the next iteration if it is in --skip-train-iteration-range or --iterations-to-skip, or if
+// its batch was refused. The batch of a skipped iteration counts as consumed, but no step is made.
+// Returns whether the iteration was skipped.
 bool TrainingLoop::skip() {
     const i64 iteration = progress_.done.iteration + 1;
     const IterationRange* by_flag = skipped_range(rules_, iteration);
@@ -275,8 +275,8 @@ bool TrainingLoop::skip() {
     return true;
 }
 
-// Returns the state of the loop, equal on all ranks. A signal to one rank and a save in flight on
-// one rank count for all ranks; rank 0 supplies the switch files and the time. Collective.
+// Returns the state of the loop, equal on all ranks. A signal to one rank, or a pending save on one
+// rank, counts for all ranks. Rank 0 reads the switch files and the clock. Collective.
 LoopState TrainingLoop::loop_state() {
     LoopState now =
         shared_state(world_, {.done = progress_.done,
@@ -294,7 +294,7 @@ LoopState TrainingLoop::loop_state() {
                               .writing = saver_.is_writing(),
                               .retaining = saver_.is_retaining()});
     longest_step_s_ = now.step_s;
-    if (now.writing) now.save_s *= 2;  // the last save first waits for the save in flight
+    if (now.writing) now.save_s *= 2;  // the last save first waits for the pending save
     return now;
 }
 
@@ -312,7 +312,7 @@ void TrainingLoop::dump() const {
         progress_.done.tokens, trainer_.optimizer_step(), human_duration(since_start_.elapsed_s()));
 }
 
-// Compares the ranks since the last log line. Collective.
+// Compares the times of the ranks in the iterations since the last log line. Collective.
 void TrainingLoop::compare_ranks() {
     const i64 steps = run_iterations_ - std::exchange(compared_, run_iterations_);
     if (steps == 0) return;
@@ -328,7 +328,8 @@ void TrainingLoop::check_replicas() {
 // Runs the evaluations. Returns false when a stop has ended one of them.
 bool TrainingLoop::evaluate(bool validates, bool tests) {
     if (!validates && !tests) return true;
-    // This expected time is an upper bound: a forward pass takes about a third of an iteration.
+    // A forward pass takes about a third of an iteration, so this expected time is enough for about
+    // three validation sets.
     status_.busy("validating", static_cast<double>(config_.validation.iters) * step_s_);
     const bool marks = rules_.saves && is_rank0();
     if (marks) mark_pending_evaluation(config_.checkpoints.save, progress_.done.iteration);

@@ -106,7 +106,7 @@ class TrainingLoop {
     const JobEndWatch& job_end_;
     LoopRules rules_;
     Progress progress_;
-    bool evaluation_pending_;  // a stop has ended or prevented the evaluation after progress_.done
+    bool evaluation_pending_;  // the evaluation after progress_.done was due, but has not ended
     i64 n_timed_;  // number of iterations after the first in which --benchmark measures operations
     LoaderBatches batches_;
     Pace pace_;

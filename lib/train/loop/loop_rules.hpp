@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Decides what the training loop does after an iteration. All decisions are pure functions of the
-// loop's state and of the flags, so tests need no model. The order is: log, save, evaluate, stop.
-// The save comes before the evaluation, so that nothing is lost when the evaluation hangs.
+// loop's state and of the flags, so tests need no model. The loop logs, then saves, then evaluates,
+// then stops. The save comes before the evaluation, so that nothing is lost when the evaluation
+// hangs.
 #pragma once
 
 #include <optional>
@@ -25,9 +26,9 @@ struct IterationRange {
     bool contains(i64 iteration) const { return iteration >= first && iteration <= last; }
 };
 
-// Parses --skip-train-iteration-range A-B C-D into sorted ranges. Adds the iterations of
-// --iterations-to-skip N, at which the learning rate does not advance. Adjacent ranges of one kind
-// are joined. Throws Error(usage).
+// Parses `texts`, the ranges A-B of --skip-train-iteration-range. Adds `iterations`, the iterations
+// of --iterations-to-skip, at which the learning rate does not advance. Returns the ranges sorted;
+// adjacent ranges with equal `rate_advances` are one range. Throws Error(usage).
 std::vector<IterationRange> parse_skip_ranges(const std::vector<std::string>& texts,
                                               const std::vector<i64>& iterations = {});
 
@@ -52,7 +53,7 @@ struct LoopRules {
 struct LoopState {
     optim::Counters done;
     i64 run_iterations = 0;  // iterations of this process
-    double elapsed_s = 0;    // since the process started
+    double elapsed_s = 0;    // since the start of train::run()
     double unix_s = 0;       // the time on rank 0
     // The expected times of an evaluation, of the last save, and of another step. While an earlier
     // save is being written, save_s is the time of two saves.
@@ -62,7 +63,7 @@ struct LoopState {
     bool stop_signal = false;
     bool kill_switch = false;  // the file --kill-switch-path exists
     bool save_switch = false;  // the file --save-switch-path exists
-    bool writing = false;      // a rank writes files of a save in flight
+    bool writing = false;      // a rank writes files of a pending save
     bool retaining = false;    // a rank verifies or deletes steps for --save-retain
 };
 
@@ -72,8 +73,8 @@ bool should_check_replicas(const LoopRules& rules, const LoopState& now);
 bool should_log(const LoopRules& rules, const LoopState& now);
 // Returns true at the save interval or schedule, with the save switch, and when the run stops.
 bool should_save(const LoopRules& rules, const LoopState& now);
-// Returns true at the interval of local saves. At a stop returns false: the run then saves to
-// --save.
+// Returns true at the interval of local saves. Returns false at a stop, because the run then saves
+// to --save.
 bool should_save_locally(const LoopRules& rules, const LoopState& now);
 // Returns true at the evaluation interval, and at the end of the training.
 bool evaluation_due(const LoopRules& rules, const LoopState& now);
@@ -106,10 +107,11 @@ Stop near_limit(const LoopRules& rules, const LoopState& now, double ahead_s);
 // Returns the reason to end an evaluation in progress: the kill switch, a signal or a time limit;
 // else Stop::no.
 Stop should_end_evaluation(const LoopRules& rules, const LoopState& now);
-// Returns the first reason to stop that holds. The order is: the kill switch, reasons that end
-// the whole training, reasons to run the same command again. A time limit ends the run when
-// another step and the last save do not fit before it. Before the first iteration of a run, no time
-// limit is a reason, so that each job of a series makes at least one iteration.
+// Returns the first reason to stop, in this order: the kill switch, reasons that end the whole
+// training, reasons after which the run is resumed later. A time limit is a reason when the
+// evaluation that is due, another step and the last save do not fit before it. Before the first
+// iteration of a run, no time limit is a reason, so that each job of a series makes at least one
+// iteration.
 Stop should_stop(const LoopRules& rules, const LoopState& now);
 // Returns true for a stop after which the process may be killed soon.
 bool must_end_now(Stop stop);

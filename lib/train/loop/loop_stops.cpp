@@ -21,8 +21,8 @@ bool TrainingLoop::present_on_rank0(const std::string& file) const {
     return is_rank0() && !file.empty() && io::exists(file);
 }
 
-// Returns whether this rank has a reason to end an evaluation: a signal; on rank 0 also the kill
-// switch or a time limit.
+// Returns whether this rank has a reason to end an evaluation. The reason is a signal, or on rank 0
+// also the kill switch or a time limit.
 bool TrainingLoop::must_stop() const {
     return should_end_evaluation(
                rules_, {.run_iterations = 1,
@@ -49,9 +49,9 @@ Stop TrainingLoop::stop_in_evaluation() {
     return stop;
 }
 
-// Finishes the save in flight. Returns on rank 0 the newest step of --save that this run has saved
-// or loaded; nullopt when there is none. It may differ from `latest`, which can name a step that
-// this run has found damaged. Collective.
+// Finishes a pending save. Returns on rank 0 the newest step of --save that this run has saved or
+// loaded, or nullopt if there is none. This step may differ from the step in the file `latest`,
+// which this run may have found corrupt. Collective.
 std::optional<i64> TrainingLoop::newest_step() {
     saver_.finish();
     if (!is_rank0() || !rules_.saves) return {};
@@ -59,7 +59,8 @@ std::optional<i64> TrainingLoop::newest_step() {
     if (!progress_.loaded) return {};
     const ckpt::StepReference& loaded = progress_.loaded->step;
     try {
-        // A later step is of another branch. The commands in the error message must not abandon it.
+        // A later step belongs to another branch. The commands in the error message must not
+        // abandon that step.
         const std::string& save = config_.checkpoints.save;
         if (ckpt::latest_step(save).value_or(0) > progress_.done.iteration) return {};
         for (const ckpt::StepEntry& step : ckpt::read_lineage(save).steps) {
@@ -96,7 +97,7 @@ Exit TrainingLoop::leave(Stop stop) {
         mark_pending_evaluation(config_.checkpoints.save, iteration);
     }
     if (run_iterations_ > 0 && guard_.memory().overflows_in_a_row >= run_iterations_) {
-        note("all {} iterations skipped: fp16 gradient overflow: no weight was changed{}",
+        note("fp16 gradient overflow in every iteration of this run ({}): no weight was changed{}",
              run_iterations_, config_.trainer.loss_scale.fixed ? ": use a lower --loss-scale" : "");
     }
     comparison_.print_table();

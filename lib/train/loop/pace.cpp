@@ -10,12 +10,12 @@ namespace lm::train {
 namespace {
 
 // No note is printed when the next log line is due within soon_s and the training ends within
-// short_s. A longer training gets the note even if a log line is due soon, because log lines do not
-// state the end of the training.
+// short_s, both in seconds. A longer training gets the note even if a log line is due soon, because
+// log lines do not state the end of the training.
 constexpr double soon_s = 10;
 constexpr double short_s = 3600;
-// The time of an iteration is predicted when at least n_measured micro-batches of the run, the
-// first one not counted, have taken at least measured_s.
+// The time of an iteration is predicted during the first iteration, when at least n_measured
+// micro-batches after the first have taken at least measured_s seconds in all.
 constexpr double measured_s = 2;
 constexpr i64 n_measured = 2;
 constexpr double year_s = 365 * 86400.0;
@@ -45,8 +45,9 @@ void Pace::begin_micro_batch() {
                       fmt::format("iteration {} of {}", done_.iteration + 1,
                                   config_.schedule.total_iterations()));
     }
-    // The time between the starts of two micro-batches is the time of a micro-batch only without a
-    // pipeline: in a pipeline a micro-batch starts before the previous ones have ended.
+    // Only without a pipeline, the time between the starts of two micro-batches is the time of a
+    // micro-batch. In a pipeline, a micro-batch starts before the previous micro-batches have
+    // ended.
     if (announced_ || n_iterations_ > 0 || config_.trainer.parallel.pp > 1) return;
     if (computed == 1) second_began_s_ = clock_();
     const i64 n = computed - 1;
@@ -56,7 +57,7 @@ void Pace::begin_micro_batch() {
 }
 
 void Pace::end_iteration(double step_s) {
-    // The first iteration includes warm-up, so the second one is announced.
+    // The first iteration includes warm-up, so the time of the second iteration is announced.
     if (++n_iterations_ == 2 && shows_ && !announced_) announce(step_s);
 }
 
@@ -69,7 +70,8 @@ void Pace::announce(double iteration_s) {
         human_duration(iteration_s), human_count(tokens_per_s),
         config_.schedule.total_iterations() - done_.iteration,
         left_s < year_s ? human_duration(left_s) : fmt::format("{:.1f} years", left_s / year_s),
-        left_s < 1000 * year_s ? iso_time(static_cast<i64>(unix_time_s() + left_s)) : "never");
+        left_s < 1000 * year_s ? iso_time(static_cast<i64>(unix_time_s() + left_s))
+                               : "after the year 3000");
     if (left_s >= year_s) {
         warn("{}: give fewer --train-tokens, a smaller model or more ranks", text);
         return;

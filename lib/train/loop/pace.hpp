@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Reports how fast a training is before its first log line: one note with the time of an iteration
-// and the end of the training, and a status line on a terminal between log lines.
+// Reports how fast a training is: prints one note with the time of an iteration and the expected
+// end of the training, usually before the first log line, and a status line on a terminal between
+// log lines.
 #pragma once
 
 #include <optional>
@@ -17,8 +18,9 @@ class Pace {
     Pace(const RunConfig& config, const optim::Counters& done, bool shows,
          double (*clock)() = monotonic_s);
 
-    // Call these functions at the start of an iteration of `n_micro_batches` on this rank, before
-    // each micro-batch, and at the end of the iteration, which took `step_s` seconds.
+    // Call begin_iteration() at the start of an iteration, begin_micro_batch() before each of its
+    // `n_micro_batches` micro-batches on this rank, and end_iteration() at its end. `tokens`: the
+    // tokens of the iteration on all ranks. `step_s`: the time of the iteration in seconds.
     void begin_iteration(const optim::Counters& done, i64 n_micro_batches, i64 tokens);
     void begin_micro_batch();
     void end_iteration(double step_s);

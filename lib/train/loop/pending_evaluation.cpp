@@ -16,7 +16,7 @@ std::string path_in(const std::string& directory) {
     return fmt::format("{}/{}", directory, pending_evaluation_file);
 }
 
-// Returns the iteration that the file names; -1: there is none.
+// Returns the iteration in the file at `path`; -1 when the file does not exist or is unreadable.
 i64 iteration_in(const std::string& path) {
     try {
         if (!io::exists(path)) return -1;

@@ -2,7 +2,8 @@
 // The evaluation that a stop or a failure has interrupted or prevented. When an evaluation begins,
 // or when a run stops before a due evaluation, rank 0 writes the iteration of the evaluation to a
 // file in the directory of --save. A run that resumes from this iteration first runs the
-// evaluation. So the logs of a training in several jobs have the same lines as the log of one job.
+// evaluation. So the logs of a training in several jobs together have the lines that the log of one
+// job would have.
 #pragma once
 
 #include <string>

@@ -13,8 +13,9 @@ namespace lm::train {
 
 class PhaseEstimates {
   public:
-    // `first_save_s`: the estimate for a save before any save was measured. `forward_passes`: the
-    // number of global batches of an evaluation, each of `evaluation_tokens` tokens.
+    // `first_save_s`: the estimate for a save until a save has been measured. `forward_passes`: the
+    // number of global batches of an evaluation. `evaluation_tokens`: the number of tokens in each
+    // of these batches.
     PhaseEstimates(double first_save_s, double forward_passes, double evaluation_tokens)
         : first_save_s_(first_save_s),
           forward_passes_(forward_passes),
@@ -25,11 +26,12 @@ class PhaseEstimates {
     void add_evaluation(double s) { evaluation_s_ = s; }
     void add_save(double s) { save_s_ = s; }
 
-    // Return the expected time of the next phase in seconds, with a margin. step_s(): the longest
-    // of the last 16 steps. If a step had fewer tokens than the next one, as in a batch ramp or a
-    // curriculum, its time is first scaled up in proportion to the tokens. The first step of a run
-    // includes warm-up and is ignored after the second one. evaluation_s(): the time of the last
-    // evaluation; before the first, half a step for each of its global batches.
+    // Return the expected time of the next phase in seconds, with a margin. step_s() is based on
+    // the longest of the last 16 steps. If a step had fewer tokens than the next step, as in a
+    // batch ramp or a curriculum, its time is first scaled up in proportion to the tokens. The
+    // first step of a run includes warm-up, so it is ignored once a second step was added.
+    // evaluation_s() is based on the last evaluation. Before the first evaluation, it assumes half
+    // a step for each global batch of the evaluation.
     double step_s(double next_tokens) const;
     double evaluation_s() const;
     double save_s() const;

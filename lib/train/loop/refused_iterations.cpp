@@ -36,7 +36,7 @@ RefusedRange range_from(const io::Json& object, const std::string& path) {
                              .in_a_row = io::json_get<i64>(object, "in_a_row", path)};
     if (range.first > 0 && range.first <= range.last && range.in_a_row >= 0) return range;
     fail(Exit::failure, path,
-         "damaged: a range has the iterations {} to {} and {} refused steps in a row", range.first,
+         "corrupt: a range has the iterations {} to {} and {} refused steps in a row", range.first,
          range.last, range.in_a_row);
 }
 
@@ -48,8 +48,8 @@ std::vector<RefusedRange> ranges_from(const io::Json& document, const std::strin
     return ranges;
 }
 
-// Returns the ranges of the file at `path`; none when it does not exist, cannot be read or is for
-// other batches.
+// Returns the ranges in the file at `path`. Returns no ranges when the file does not exist, cannot
+// be read or was written for other batches than `batches`.
 std::vector<RefusedRange> ranges_in_file(const std::string& path, const std::string& batches) {
     try {
         if (!io::exists(path)) return {};
@@ -81,7 +81,7 @@ io::OrderedJson list_of(const std::vector<RefusedRange>& ranges) {
     return list;
 }
 
-// Notes the ranges after iteration `start`, at most ten of them.
+// Prints a note that names the ranges after iteration `start`, at most ten of them.
 void note_ranges(const std::vector<RefusedRange>& ranges, i64 start, const std::string& path) {
     constexpr size_t most = 10;
     std::string text;
@@ -91,7 +91,7 @@ void note_ranges(const std::vector<RefusedRange>& ranges, i64 start, const std::
         text += fmt::format("{}{}-{}", n == 1 ? "" : ", ", range.first, range.last);
     }
     if (n == 0) return;
-    if (n > most) text += fmt::format(" and {} other ranges", n - most);
+    if (n > most) text += fmt::format(", ... ({} ranges in all)", n);
     note("{}: iterations {} are skipped again, because an earlier start refused their batches",
          path, text);
 }
@@ -160,7 +160,8 @@ std::string digest_of_batches(const RunConfig& config, const io::OrderedJson& da
         const config::OnResume rule = config::resume_rule(config::Block::training, key).on_resume;
         if (rule == config::OnResume::samples) batches[key] = value;
     }
-    // The orders of Megatron shuffle the samples of the whole training.
+    // Megatron's orders shuffle the samples of the whole training, so they depend on the number of
+    // samples.
     if (config.data_order != data::DataOrder::stateless) {
         batches["train_samples"] = config.schedule.planned_samples();
     }

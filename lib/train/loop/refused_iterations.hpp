@@ -31,16 +31,18 @@ struct RefusedRange {
 
 class RefusedIterations {
   public:
-    // On rank 0, reads the file in the directory `save`. `load` is the step or directory of steps
-    // that the run resumes from; if it is of another run, adds the ranges of that run's file to the
-    // file in `save`. Ignores a file with another digest than `batches`. Prints notes that name the
-    // ranges after iteration `start`. For an empty directory, reads and writes nothing. Collective.
+    // Reads on rank 0 the file in the directory `save`, and returns its ranges on all ranks.
+    // `load`: the step or directory of steps from which the run resumes. If `load` belongs to
+    // another run, adds the ranges of that run's file to the file in `save`. Ignores a file with
+    // another digest than `batches`. Prints notes that name the ranges after iteration `start`. If
+    // `save` or `load` is an empty text, does not use that directory. Collective.
     static RefusedIterations read(comm::Group& world, const std::string& save,
                                   const std::string& load, const std::string& batches, i64 start);
 
     // Adds a range, and writes the file on rank 0. If writing fails, prints a warning. The range
-    // replaces all ranges that it contains, and a range that ends at the same iteration: a rollback
-    // adds its range again when the loaded step states where the range begins.
+    // replaces all ranges that it contains. It also replaces a range that ends at the same
+    // iteration, because a rollback adds its range again when the loaded step shows where the range
+    // begins.
     void add(const RefusedRange& range);
     // Returns the range that contains the iteration; nullptr: none.
     const RefusedRange* find(i64 iteration) const;

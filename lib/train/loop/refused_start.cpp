@@ -18,8 +18,8 @@
 namespace lm::train {
 namespace {
 
-// Opens the file at `path`, to append to it, and runs `write`; does nothing if `path` is empty. The
-// program prints the error to stderr in any case, so an error of writing is ignored.
+// Opens the file at `path` to append to it, and runs `write`; does nothing if `path` is empty.
+// Ignores an error of writing, because the program also prints the error of the start to stderr.
 void append_to(const std::string& path,
                const std::function<void(metrics::LineFile& file)>& write) noexcept {
     if (path.empty()) return;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The state after an iteration as all ranks see it.
+// Combines the loop states of all ranks, so that all ranks make equal decisions.
 #pragma once
 
 #include "comm/group.hpp"
@@ -7,9 +7,9 @@
 
 namespace lm::train {
 
-// Combines the `own` states of all ranks: a flag is true if it is true on any rank; a time is the
-// largest of all ranks. `done`, `run_iterations` and `finished` are the same on all ranks already.
-// Collective.
+// Returns the combination of the `own` states of all ranks. A flag is true if it is true on any
+// rank. A time is the largest of all ranks. `done`, `run_iterations` and `finished` are already
+// equal on all ranks, and are copied from `own`. Collective.
 LoopState shared_state(comm::Group& world, const LoopState& own);
 
 }  // namespace lm::train

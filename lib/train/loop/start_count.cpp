@@ -33,17 +33,17 @@ std::string canonical(const std::string& path) {
             .string());
 }
 
-// Returns whether the last start was another process of this host that still exists. A process of
-// another host counts as ended.
+// Returns whether the last start was another process of this host and that process still exists. A
+// process of another host counts as ended.
 bool last_start_runs(const io::Json& count) {
     const auto process = static_cast<pid_t>(count.value("process", i64{0}));
     if (count.value("host", std::string()) != host_name() || process <= 0) return false;
     return process != ::getpid() && (::kill(process, 0) == 0 || errno != ESRCH);
 }
 
-// Returns the number of earlier starts from this step with these flags; 0 when the file is missing
-// or unreadable. A start whose process still runs is not counted, because it has not failed; the
-// new start supersedes that start.
+// Returns the number of earlier starts from the step at `iteration` with the digest
+// `configuration`; 0 when the file is missing or unreadable. A start whose process still runs is
+// not counted, because it has not failed. The new start supersedes it.
 i64 earlier_starts(const std::string& path, i64 iteration, const std::string& configuration) {
     try {
         if (!io::exists(path)) return 0;

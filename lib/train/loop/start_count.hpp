@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Counts the starts in a row that have saved no new step, so that a job array whose tasks crash
-// does not restart without end. The count is in the directory of --save.
+// Counts the starts in a row that have saved no new step, so that a job array stops after a few
+// tasks that crash. The count is in the directory of --save.
 #pragma once
 
 #include <string>
@@ -11,7 +11,7 @@
 namespace lm::train {
 
 constexpr std::string_view start_count_file = "starts-without-step.json";
-// The third start in a row from one step is refused.
+// If two starts in a row from one step have saved no new step, the third is refused.
 constexpr i64 max_starts_without_step = 3;
 
 // Returns the digest of the data, the model, the schedule and the directories of a run. Starts with
@@ -19,10 +19,10 @@ constexpr i64 max_starts_without_step = 3;
 // and layouts of the ranks for each start, so the digest does not contain these.
 std::string digest_for_count(const RunConfig& config);
 
-// Counts a start from the step at `iteration` (0: none). `configuration` is digest_for_count(). A
-// start from another step or with another digest begins a new count. Throws Error(self_stopped)
-// when the two previous starts from this step have saved no newer step. Prints a warning when the
-// directory cannot be written: the first save then fails.
+// Counts a start from the step at `iteration`; 0: from no step. `configuration`: the result of
+// digest_for_count(). A start from another step or with another digest begins a new count. Throws
+// Error(self_stopped) when two starts in a row from this step have saved no newer step. Prints a
+// warning when the count cannot be written.
 void count_start(const std::string& directory, i64 iteration, const std::string& configuration);
 // Removes the count at the regular end of a run. Does nothing when the file does not exist.
 void end_start_count(const std::string& directory);

@@ -19,7 +19,7 @@
 namespace lm::train {
 namespace {
 
-constexpr double longest_silence_s = 60;  // between two writes, if iterations are shorter
+constexpr double longest_silence_s = 60;  // between two writes, if an iteration is shorter
 constexpr double slack_s = 30;            // added to `due` for a slow file system or a short pause
 
 void set_time(io::OrderedJson& fields, const char* key, double unix_s) {
@@ -52,7 +52,7 @@ int rank_of_process() {
     }
 }
 
-// Returns the object in `path`; an empty object when there is none.
+// Returns the JSON object in the file `path`; an empty object when the file has no object.
 io::OrderedJson read_if_any(const std::string& path) {
     if (!io::exists(path)) return io::OrderedJson::object();
     io::OrderedJson fields = io::OrderedJson::parse(io::read_file(path), nullptr, false);
@@ -160,8 +160,8 @@ void StatusFile::stopping(const std::string& reason) {
 }
 
 void StatusFile::write(const char* state, double due_in_s) {
-    // Without the directory no status file is written: a directory below --save is created later,
-    // and check_writable() reports any other missing directory.
+    // While the directory does not exist, no status file is written. A directory below --save is
+    // created later, and check_writable() reports any other missing directory.
     if (!io::exists(io::parent_of(settings_.path))) return;
     const double now = unix_time_s();
     fields_["state"] = state;

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // The file of --status-file: the state of a training as a small JSON object, for scripts that watch
 // the training. The file is replaced atomically, so a reader always reads a complete object. During
-// training, rank 0 rewrites the file at each log line and at least about once a minute. The field
-// `due` is the time by which the next write happens unless the training hangs.
+// training, rank 0 rewrites the file at each log line, and after an iteration if the last write is
+// at least a minute old. The field `due` is the time by which the next write happens unless the
+// training hangs.
 #pragma once
 
 #include <functional>
@@ -27,8 +28,8 @@ struct StatusSettings {
 
 // The saves of the rest of the run, from which a reader of the file forecasts the disk space.
 struct ComingSaves {
-    // Iterations of the saves that need space for one more checkpoint than before, at most the
-    // first 200 (growing_saves() of train/save/save_room.hpp).
+    // The iterations of the saves that need space for one more checkpoint than before, at most the
+    // first 200 (growing_saves() in train/save/save_room.hpp).
     std::vector<i64> growing;
     i64 step_bytes = 0;  // bytes of a checkpoint
 };
@@ -42,6 +43,7 @@ class StatusFile {
     void start();
     // Sets the run id and the generation that this start has claimed in --save.
     void claimed(const std::string& run_id, i64 generation);
+    // Sets the fields that forecast the disk space.
     void planned(const ComingSaves& saves);
     // Sets the progress of the checkpoint with which this start begins.
     void resumed(i64 done, i64 samples);
@@ -78,15 +80,16 @@ struct RunEnd {
 // "failed".
 const char* state_of(Exit code);
 
-// Runs `body` and returns its exit code. Then rank 0 writes the end of the run to the status file
-// `path`; any other rank writes the end only after an error of its own. Rethrows what `body`
-// throws.
+// Runs `body` and returns its exit code. Before it returns, rank 0 writes the end of the run to the
+// status file `path`. Another rank writes the end only after an error of its own. Rethrows an
+// exception of `body`.
 int with_end_status(const std::string& path, const std::function<int()>& body);
 
 // Writes the end of a run to the status file `path`. Keeps the other fields, which rank 0 wrote
-// during the run. Does nothing when another rank has written its error since `started_s` (unix
-// time): the first error is the cause. Does nothing with Exit::superseded after a newer run has
-// written the file. Does not throw: warns when it cannot write.
+// during the run. If another rank has written its error since `started_s` (unix time), does nothing
+// unless the exit code is 0, because the first error is the cause. Does nothing with
+// Exit::superseded after a newer run has written the file. Does not throw; prints a warning when it
+// cannot write.
 void end_status(const std::string& path, const RunEnd& end, double started_s);
 
 }  // namespace lm::train

@@ -12,8 +12,8 @@
 namespace lm::train {
 namespace {
 
-// Ranks exchange their stop requests once in this interval. The exchange takes less than 0.1 % of
-// the interval.
+// Ranks exchange their stop requests about once in this interval. The exchange takes less than
+// 0.1 % of the interval.
 constexpr double check_interval_s = 0.2;
 
 }  // namespace

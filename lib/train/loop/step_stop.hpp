@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Ends a training step or a batch of an evaluation between two micro-batches when a stop signal
-// arrives, and reports at once when the training will stop.
+// Ends a training step, or a batch of an evaluation, between two micro-batches when a stop signal
+// has arrived. When the signal arrives, prints a note that states when the training will stop.
 #pragma once
 
 #include <atomic>
@@ -20,8 +20,8 @@ class StepStop {
     StepStop(const StepStop&) = delete;
     StepStop& operator=(const StepStop&) = delete;
 
-    // Call it before an iteration or a global batch of an evaluation. `step_s`: the longest time of
-    // previous iterations, or batches, equal on all ranks; 0: none was measured.
+    // Call it before an iteration or before a global batch of an evaluation. `step_s`: the expected
+    // time of this iteration or batch, equal on all ranks; 0: unknown.
     void begin_iteration(double step_s, i64 n_micro_batches);
     // Call it before each micro-batch. Throws StepEnded on all ranks when one rank has received a
     // stop signal and the step can end before this micro-batch. Collective.
@@ -31,7 +31,7 @@ class StepStop {
     void report(std::string_view signal) const;
 
     comm::Group& world_;
-    bool can_end_;  // true if no rank waits for messages of another rank within a step
+    bool can_end_;  // true without pipeline stages: no rank waits for a message of another stage
     bool cuda_;
     i64 micro_batch_ = 0;  // micro-batches of this rank that have begun in the iteration
     i64 check_every_ = 1;  // micro-batches

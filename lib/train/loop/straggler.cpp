@@ -126,8 +126,8 @@ std::optional<StragglerRule::Straggler> StragglerRule::add(const std::vector<dou
     return found;
 }
 
-// Returns the growth in bytes per second if each complete part has used more memory than the
-// previous part.
+// Returns the growth in bytes per second if the smallest memory use of each complete part is larger
+// than that of the previous part; otherwise nullopt.
 std::optional<double> LeakRule::bytes_per_s(const Parts& parts) {
     for (size_t i = 0; i + 1 < n_parts; ++i) {
         if (parts[i].number < 0 || parts[i + 1].number != parts[i].number + 1 ||

@@ -36,9 +36,9 @@ class StragglerRule {
         int rank = 0;
         double ratio = 0;
     };
-    // Adds the own times of all ranks in `steps` steps. Returns a rank that has been above `ratio`
-    // for at least least_steps steps in a row, but each such rank only once. If several ranks are
-    // slow, returns the slowest; later calls return the other slow ranks.
+    // Adds the own times of all ranks in `steps` steps. Returns a rank that has been slow for at
+    // least least_steps steps in a row, but each such rank only once until it is no longer slow. If
+    // several ranks are slow, returns the slowest rank; later calls return the other slow ranks.
     std::optional<Straggler> add(const std::vector<double>& own_s, i64 steps);
 
   private:
@@ -51,8 +51,8 @@ class StragglerRule {
 
 // Finds a growth of memory use that would exhaust the memory within 24 hours. Divides each of three
 // windows of time into parts, and compares the smallest use in each part, so that temporary
-// allocations do not hide the growth. A longer window finds a growth in steps, for example at each
-// save.
+// allocations do not hide the growth. A longer window finds a growth in jumps, for example a jump
+// at each save.
 class LeakRule {
   public:
     static constexpr std::array<double, 3> windows_s = {600, 3600, 6 * 3600};

@@ -264,7 +264,7 @@ void TrainingLog::failed(const Error& error) noexcept {
         run_event("error",
                   {{"exit_code", static_cast<int>(error.code())}, {"reason", error.what()}});
     } catch (const std::exception&) {
-        // The program prints the error to stderr in any case.
+        // The program also prints the error of the run to stderr.
     }
 }
 
@@ -298,7 +298,7 @@ void TrainingLog::saved(const ckpt::SaveResult& result, i64 iteration, double el
 }
 
 void TrainingLog::saved_locally(i64 iteration, i64 n_hosts, double elapsed_s) {
-    note("--local-save: iteration {}: {} hosts saved their files in {}", iteration, n_hosts,
+    note("--local-save: iteration {}: saved on each host ({} in all) in {}", iteration, n_hosts,
          human_duration(elapsed_s));
     save_s_ = save_s_.value_or(0) + elapsed_s;
     save_blocked_s_ = save_blocked_s_.value_or(0) + elapsed_s;
@@ -309,7 +309,7 @@ void TrainingLog::saved_locally(i64 iteration, i64 n_hosts, double elapsed_s) {
                                                                 .unix_time_s = unix_time_s()}));
 }
 
-// Returns the model FLOPs of the last step: all ranks, without recomputation.
+// Returns the model FLOPs of the last step on all ranks, without recomputation.
 double TrainingLog::model_flops(const spec::ModelConfig& model) const {
     return cost::model_flops_per_token(model, last_.seq_length) *
            static_cast<double>(last_.global_batch * last_.seq_length);

@@ -20,7 +20,7 @@ namespace lm::train {
 
 class TrainingLog {
   public:
-    // Rank 0 writes; the other ranks only compute the sums.
+    // Only rank 0 writes. The other ranks compute the sums, which a checkpoint contains.
     explicit TrainingLog(const RunConfig& config, bool is_rank0 = true)
         : config_(config), is_rank0_(is_rank0) {}
     ~TrainingLog();
@@ -30,8 +30,8 @@ class TrainingLog {
     // On rank 0, creates the directories of --log-file and --log-json that are below --save. Call
     // it after all checks of the start, so that an error of the start leaves no new directory.
     void make_directories() const;
-    // Opens --log-file and --log-json on rank 0. Notes and warnings of this process, earlier ones
-    // included, go to --log-file, too.
+    // Opens --log-file and --log-json on rank 0. From then on, notes and warnings of this process
+    // are also written to --log-file, as are all earlier notes and warnings.
     void open_files();
     // Prints lines of the plan on stderr, unless --quiet is given, and writes them to --log-file.
     void plan(const std::string& lines) {
@@ -126,7 +126,7 @@ class TrainingLog {
     metrics::Interval interval_;
     double loss_scale_ = 1;
     std::optional<double> params_norm_, num_zeros_;
-    std::optional<double> last_norm_;  // nullopt: the last iteration was skipped
+    std::optional<double> last_norm_;  // nullopt: the last iteration was skipped or not finite
     BatchSize last_;
     std::optional<metrics::LineFile> log_file_, json_file_;
     metrics::RunOrigin origin_;

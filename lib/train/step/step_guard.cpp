@@ -368,8 +368,8 @@ void StepGuard::skip_refused(const RefusedRange& range) {
 
 std::string StepGuard::spike_stop_text(i64 iteration) const {
     return fmt::format(
-        "{0}: --on-spike stop: no weight was changed: repeat the training command with "
-        "--skip-train-iteration-range {1}-{1} or --on-spike skip",
+        "{0}: --on-spike stop: the state from before this step was saved: repeat the training "
+        "command with --skip-train-iteration-range {1}-{1} or --on-spike skip",
         reason_, iteration);
 }
 
