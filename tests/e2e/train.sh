@@ -218,7 +218,7 @@ expect 4 'lm-train: iteration [0-9]+: loss .* not both finite' lm-train "${args[
 # A directory of another run, or of another program, is not treated as an empty one.
 wrong 2 '--save: holds checkpoints of a run already' lm-train "${args[@]}" --save whole
 mkdir foreign; echo '{}' >foreign/config.json
-wrong 2 '--load: holds no checkpoint but other files' lm-train "${args[@]}" --load foreign
+wrong 2 '--load: holds no checkpoint, but other files' lm-train "${args[@]}" --load foreign
 mkdir empty
 wrong 2 '--load: holds no checkpoint with weights: import a Hugging Face model' lm-train "${args[@]}" --load empty --finetune
 expect 0 'starting from iteration 0' lm-train "${args[@]}" --load empty --exit-iteration 1

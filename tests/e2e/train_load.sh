@@ -21,11 +21,11 @@ unchanged() { diff ck.state <(state_of ck) >differ || fail "$*: the run's checkp
 for load in ck/global_step13 ck/global_step13/ ./ck/../ck/global_step13; do
     for more in "" "--fresh" "--finetune" "--fresh --save ck --exit-interval 1"; do
         read -ra words <<<"$more"
-        expect 2 'no such checkpoint: existing ones are global_step4, global_step8, global_step12$' lm-train "${args[@]}" --load $load "${words[@]}"
+        expect 2 'no such checkpoint: the existing steps are global_step4, global_step8, global_step12$' lm-train "${args[@]}" --load $load "${words[@]}"
         unchanged "--load $load $more"
     done
 done
-expect 2 'no such checkpoint: existing ones are global_step4' lm-train "${args[@]}" --load ck/global_step13 --dry-run
+expect 2 'no such checkpoint: the existing steps are global_step4' lm-train "${args[@]}" --load ck/global_step13 --dry-run
 expect 2 'nowhere/global_step4: --load: no such checkpoint: .*nowhere does not exist' lm-train "${args[@]}" --load nowhere/global_step4 --fresh
 mkdir none
 expect 2 'no such checkpoint: .* contains no step' lm-train "${args[@]}" --load none/global_step4 --fresh
@@ -68,7 +68,7 @@ for directory in three_b three_c; do
 done
 mkdir four
 touch four/model.safetensors four/generation-1
-expect 2 'four: --load: holds no checkpoint but other files \(model.safetensors\)' lm-train "${first[@]}" --save four --load four
+expect 2 'four: --load: holds no checkpoint, but other files, such as model.safetensors:' lm-train "${first[@]}" --save four --load four
 # A restarted job and a later task of an array do not start from the beginning.
 for given in SLURM_RESTART_COUNT=1 "SLURM_ARRAY_TASK_ID=3 SLURM_ARRAY_TASK_MIN=1"; do
     read -ra words <<<"$given"
@@ -85,7 +85,7 @@ expect 0 'five: does not exist yet' env SLURM_RESTART_COUNT=0 SLURM_ARRAY_TASK_I
 cp -r ck named
 back=("${args[@]}" --save named --load named/global_step8)
 run back.log lm-train "${back[@]}" --exit-iteration 10
-expect 2 'named/global_step8: --load: the previous start resumed from this step, too, and has saved iteration 10 since: give --load named to continue from 10' lm-train "${back[@]}"
+expect 2 'named/global_step8: --load: the previous start also resumed from this step, and has since saved iteration 10: give --load named to continue from iteration 10' lm-train "${back[@]}"
 run again.log lm-ckpt latest named 8
 expect 0 'global_step8: resuming' lm-train "${back[@]}" --exit-iteration 9
 # --exit-on-missing-checkpoint allows no start without a checkpoint.

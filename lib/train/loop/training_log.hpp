@@ -30,8 +30,8 @@ class TrainingLog {
     // On rank 0, creates the directories of --log-file and --log-json that are below --save. Call
     // it after all checks of the start, so that an error of the start leaves no new directory.
     void make_directories() const;
-    // Opens --log-file and --log-json on rank 0. From then on, notes and warnings of this process
-    // are also written to --log-file, as are all earlier notes and warnings.
+    // Opens --log-file and --log-json on rank 0. Earlier notes and warnings of this process are
+    // written to --log-file, too; later notes and warnings also go there.
     void open_files();
     // Prints lines of the plan on stderr, unless --quiet is given, and writes them to --log-file.
     void plan(const std::string& lines) {

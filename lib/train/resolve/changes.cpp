@@ -52,7 +52,7 @@ class Changes {
     void check_data(const io::Json& saved, const io::OrderedJson& now) const {
         if (config_.checkpoints.override_data) return;
         if (saved.size() != now.size()) {
-            refuse_data("the training data", fmt::format("{} datasets", saved.size()),
+            refuse_data("the number of training datasets", fmt::format("{}", saved.size()),
                         fmt::format("{}", now.size()));
         }
         for (size_t i = 0; i < now.size(); ++i) check_dataset(saved[i], io::Json(now[i]));
@@ -76,8 +76,8 @@ class Changes {
              cause(rule.flag));
     }
 
-    // Returns " (from --train-tokens)" when another flag of the command line sets the value of
-    // `flag`; "" when `flag` is given itself, or no flag or several flags may have set it.
+    // Returns a text such as " (from --train-tokens)" when exactly one other flag of the command
+    // line can have set the value of `flag`. Returns "" when `flag` itself is on the command line.
     std::string cause(std::string_view flag) const {
         const bool decays = flag == "--lr-decay-samples";
         if ((!decays && flag != "--train-samples") || is_on_command_line(flag)) return "";

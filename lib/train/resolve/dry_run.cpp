@@ -43,8 +43,8 @@ Exit dry_run(const config::TrainFlags& flags, std::string command_line, StartedR
     auto config = resolve(flags, std::move(command_line), ranks, problems);
     i64 n_validation_sets = 0;
     if (config) {
-        // A plan for --world-size ranks is for other hosts: checks that one rank fits on this host,
-        // and counts checkpoint files as if each rank had its own host.
+        // A plan for --world-size ranks is for other hosts. So the memory check asks whether one
+        // rank fits on this host, and the disk check assumes that each rank has a host of its own.
         const i64 checked = flags.action.world_size ? 1 : ranks_here;
         std::optional<ckpt::Checkpoint> checkpoint;
         problems.check([&] {

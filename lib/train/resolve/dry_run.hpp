@@ -6,10 +6,10 @@
 
 namespace lm::train {
 
-// Prints on stdout the plan for --world-size ranks; without this flag, for `ranks`, of which
-// `ranks_here` are on this host. With --print-config, prints the configuration on stdout and the
-// plan on stderr. Prints all problems on stderr, and notes about limits that prevent a training on
-// this host but not a plan. Throws Error(usage) when there is a problem.
+// Prints on stdout the plan for --world-size ranks; without this flag, the plan for `ranks`, of
+// which `ranks_here` are on this host. With --print-config, prints the configuration on stdout and
+// the plan on stderr. With --world-size, prints a note about each limit that prevents a training on
+// this host but not a plan. Throws an Error with all problems when there are any.
 Exit dry_run(const config::TrainFlags& flags, std::string command_line, StartedRanks ranks,
              i64 ranks_here);
 

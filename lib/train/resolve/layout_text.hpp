@@ -15,8 +15,8 @@ struct LayoutLine {
     std::string text;  // "ranks 0-3 of 8: embedding, layers 0-5; 1.2 GiB"
 };
 
-// Returns the lines of the layout. Layers, heads and rows count from 0, as in tensor names. A line
-// of a stage states the bytes of its tensor rank with the largest memory plan.
+// Returns the lines of the layout. Layers, heads and rows count from 0, as in tensor names. The
+// line of a stage states the size of the largest memory plan among its tensor ranks.
 std::vector<LayoutLine> describe_layout(const RunConfig& config);
 
 }  // namespace lm::train

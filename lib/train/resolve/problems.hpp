@@ -22,8 +22,8 @@ class Problems {
     bool check(Check&& check) {
         return run(check, found_);
     }
-    // Like check(), but for a limit that prevents a training and not a plan: too little memory or
-    // disk space on this host, or a flag that this version does not support yet.
+    // Like check(), but for a limit that prevents a training and not a plan, such as too little
+    // memory or disk space on this host.
     template <typename Check>
     bool check_limit(Check&& check) {
         return run(check, for_other_hosts_ ? limits_ : found_);

@@ -76,8 +76,8 @@ class Resolver {
     i64 micro_batch() const { return flags_.schedule.micro_batch.value_or(0); }
     i64 n_threads() const { return flags_.device.threads.value_or(ranks_.cores); }
 
-    // Adds a problem for each invalid flag. Returns false when a flag for saves, energy, loading or
-    // skipped iterations is invalid, because the plan depends on them.
+    // Adds problems of invalid flags. Returns false when a flag for intervals, energy, saves,
+    // loading or skipped iterations is invalid, because the plan depends on these flags.
     bool check_numbers() {
         problems_.check([&] {
             const std::optional<i64>& micro_batch = flags_.schedule.micro_batch;
@@ -178,7 +178,8 @@ class Resolver {
         if (!batch || (*batch > 0 && *batch % unit == 0)) return;
         usage_error(
             "--eval-global-batch-size",
-            "{} is not a multiple of {} samples, the micro-batches of {} data-parallel ranks",
+            "{} is not a multiple of {}, the samples of one micro-batch on each data-parallel rank "
+            "(data-parallel ranks: {})",
             *batch, unit, parallel_.dp);
     }
 

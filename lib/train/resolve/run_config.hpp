@@ -50,7 +50,7 @@ struct RunConfig {
     i64 all_validation_samples() const;
 };
 
-// The properties of a run's ranks that the flags do not state.
+// The properties of a run's ranks that the launcher and the hosts determine, not the flags.
 struct StartedRanks {
     i64 n = 1;
     bool have_gpus = false;         // result of choose_gpus()

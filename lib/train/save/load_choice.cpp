@@ -53,7 +53,7 @@ std::string list_of_steps(const fs::path& directory) {
     if (steps.empty()) {
         usage_error(load, "--load: no such checkpoint: {} contains no step", parent.string());
     }
-    usage_error(load, "--load: no such checkpoint: existing ones are {}", steps);
+    usage_error(load, "--load: no such checkpoint: the existing steps are {}", steps);
 }
 
 // Returns "Slurm restarted this job (...)" or "this is task 3 of a job array ..." when this start
@@ -135,15 +135,15 @@ void check_not_foreign(const std::string& directory, const std::vector<std::stri
         const fs::path path = canonical(directory) / name;
         const auto is_path = [&path](const std::string& own) {
             if (own.empty()) return false;
-            // `place` is a file of this run, or a directory that contains such a file.
+            // Returns true if `path` is the file `own` or a directory that contains this file.
             const fs::path place = canonical(own);
             return std::ranges::mismatch(path, place).in1 == path.end();
         };
         if (is_own_name(name) || std::ranges::any_of(own_files, is_path)) continue;
         usage_error(
             directory,
-            "--load: holds no checkpoint but other files ({}): give the directory of a run or an "
-            "empty one, or import a Hugging Face model with lm-convert --to native",
+            "--load: holds no checkpoint, but other files, such as {}: give the directory of a run "
+            "or an empty directory, or import a Hugging Face model with lm-convert --to native",
             name);
     }
 }
@@ -159,9 +159,9 @@ void check_not_repeated(const config::CheckpointFlags& flags, const ckpt::Checkp
     const std::optional<ckpt::Tip> latest = ckpt::read_latest(flags.save);
     if (!latest || latest->step.iteration <= step) return;
     usage_error(flags.load,
-                "--load: the previous start resumed from this step, too, and has saved iteration "
-                "{} since: give --load {} to continue from {}, or run lm-ckpt latest {} {} to "
-                "repeat from {}",
+                "--load: the previous start also resumed from this step, and has since saved "
+                "iteration {}: give --load {} to continue from iteration {}, or run lm-ckpt latest "
+                "{} {} to repeat the training from iteration {}",
                 latest->step.iteration, cli::shell_word(flags.save), latest->step.iteration,
                 cli::shell_word(flags.save), step, step);
 }

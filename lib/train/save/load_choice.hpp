@@ -23,7 +23,7 @@ namespace lm::train {
 // directory;
 // - without --fresh, when there is no checkpoint although Slurm restarted the job or this is a
 //   later task of a job array: the directory of --load was probably moved away.
-// Throws Error(failure) when the directory has no complete step.
+// Throws Error(failure) when the directory has steps, but no complete step.
 std::optional<ckpt::Checkpoint> find_checkpoint(const config::CheckpointFlags& flags,
                                                 const std::vector<std::string>& own_files,
                                                 const ckpt::Share& share = {},

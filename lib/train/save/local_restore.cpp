@@ -117,7 +117,7 @@ class Restore {
     std::unique_ptr<comm::Group> node_;
     std::unique_ptr<comm::Group> leaders_;
     ckpt::Generation generation_;
-    ckpt::LocalChoice choice_;  // on rank 0, `holders` has only the holders that were not tried yet
+    ckpt::LocalChoice choice_;  // on rank 0, `holders` has only the holders that have not failed
     std::string manifest_text_;
     ckpt::Manifest manifest_;
     // Set on rank 0 only:
@@ -140,7 +140,8 @@ void Restore::gather() {
               [&](std::string_view line) { held_.push_back(ckpt::parse_local_step(line)); });
 }
 
-// Chooses a step and sends its manifest to all ranks. Returns false when there is no step.
+// Chooses a step and sends its manifest to all ranks. Returns false when no local step can be
+// restored.
 bool Restore::choose() {
     i64 chosen[] = {-1, 0};  // iteration, rank that has the manifest
     together(world_, [&] {
@@ -182,8 +183,8 @@ void Restore::begin() {
     damage_.clear();
 }
 
-// Copies all parts. When a host cannot read a part, the next host that holds the part copies it.
-// Returns false when a part is damaged on all hosts that hold it.
+// Copies all parts. When a host cannot copy a part, another host that holds the part copies it.
+// Returns false when no host has a part undamaged.
 bool Restore::copy_parts() {
     for (;;) {
         std::string assigned;
@@ -207,9 +208,9 @@ bool Restore::copy_parts() {
     return complete == 1;
 }
 
-// Assigns each part that is not copied yet to the least busy of its remaining holders. Returns one
-// line [part, rank] for each assigned part. An empty text: all parts are copied, or the step is
-// dropped.
+// Assigns each part that is not copied yet to the holder with the fewest assigned parts. Returns
+// one line [part, rank] for each assigned part. Returns an empty text when all parts are copied or
+// the step is dropped.
 std::string Restore::assign() {
     std::string lines;
     std::map<int, i64> load;
@@ -224,8 +225,8 @@ std::string Restore::assign() {
     return lines;
 }
 
-// Copies and verifies the files of an index part. Returns the result, for accept(), as a line of
-// JSON.
+// Copies and verifies the files of an index part. Returns the result as a line of JSON for
+// accept().
 std::string Restore::copy_part(i64 part) const {
     std::string problem;
     bool damaged = false;
@@ -271,7 +272,7 @@ void Restore::publish() {
     note("{}: copied from local steps", result.path);
 }
 
-// Drops the chosen step, because one of its parts is damaged on all hosts that hold the part.
+// Drops the chosen step, because no host has one of its parts undamaged.
 void Restore::drop() {
     ckpt::discard_save(generation_, choice_.step);
     warn("--local-save: {}: {}: trying an older step", ckpt::step_name(choice_.step), damage_);

@@ -28,7 +28,8 @@ std::string canonical(const std::string& path) {
     return std::filesystem::weakly_canonical(path, ignored).string();
 }
 
-// Checks that the directory of this host is empty or belongs to runs with the same --save.
+// Claims `directory`, the directory of this host, for runs whose --save is `save`. Throws
+// Error(usage) when it has steps of other runs.
 void claim_local_directory(const std::string& directory, const std::string& save) {
     const std::string path = fmt::format("{}/{}", directory, owner_file);
     for (const std::string& old : io::stale_temporaries(path)) io::remove_tree(old);
@@ -95,7 +96,7 @@ void LocalSaver::prepare_directory(const std::optional<ckpt::Tip>& loaded) const
             warn("{}: {}: the step is kept until later local steps replace it", path, error.what());
             continue;
         }
-        note("{}: is not an ancestor of the step that this run starts from: removed", path);
+        note("{}: removed: it is not an ancestor of the state that this run starts from", path);
         io::remove_tree(path);
     }
 }
@@ -190,7 +191,7 @@ void LocalSaver::abandon() const noexcept {
     }
 }
 
-// Frees space for the step of iteration_: removes all steps of this host except the newest step
+// Frees space for the step of iteration_. Removes all steps of this host except the newest step
 // before iteration_.
 void LocalSaver::make_room() const {
     for (const i64 step : ckpt::steps_in(directory_)) {

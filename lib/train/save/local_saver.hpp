@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// --local-save: local steps (ckpt/history/local_steps.hpp) of a run. A local save is synchronous:
-// the loop continues after all hosts have all their files, so that the loss of a host never costs
-// more than --local-save-interval iterations. The files are written directly from the state, so a
-// local save needs memory for a few blocks of a file only. A failed local save is a warning; it
-// never ends a training.
+// --local-save: saves local steps (ckpt/history/local_steps.hpp) of a run. A local save is
+// synchronous. The loop continues only after all hosts have all their files, so that the loss of a
+// host costs no iterations before the last local save. The files are written directly from the
+// state, so a local save needs memory for only a few blocks of a file. A failed local save is a
+// warning and does not end the training.
 #pragma once
 
 #include <memory>
@@ -24,11 +24,11 @@ std::string local_directory_of_host(const std::string& local_save);
 class LocalSaver {
   public:
     // Creates the directory of each host in `local_save`. Removes the temporary directories of
-    // killed saves, and the steps that are not ancestors of `loaded` (the step from which the run
-    // starts). Keeps the steps whose manifest cannot be read, with a warning. Throws Error(usage)
-    // when the directory has steps of a run with another --save. `generation`: this run's
-    // generation in --save; the lineage in it is needed on rank 0 only. `world` and `files` outlive
-    // this object. Collective.
+    // killed saves, and the steps that are neither `loaded` (the step from which the run starts)
+    // nor its ancestors. Keeps a step whose manifest cannot be read, and prints a warning. Throws
+    // Error(usage) when the directory has steps of a run with another --save. `generation`: this
+    // run's generation in --save, whose lineage is needed on rank 0 only. `world` and `files`
+    // outlive this object. Collective.
     static std::unique_ptr<LocalSaver> open(comm::Group& world, NodeFiles& files,
                                             const ckpt::Generation& generation,
                                             const std::string& local_save,

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// The data files of a checkpoint: the ranks of a node share one file for the weights and one for
-// the optimizer state, and each rank writes its pieces at its own place in them. So a checkpoint of
-// many ranks has few large files. The places are the same in every save, so they are planned once,
-// by the first rank of the node, its leader. The leader also writes the headers of the files, and
-// collects the list of their slices for the index.
+// The data files of a checkpoint. The ranks of a node share one file for the weights and one file
+// for the optimizer state. Each rank writes its pieces at its own places in these files, so a
+// checkpoint of many ranks has few large files. The places do not change between saves, so the
+// first rank of the node, its leader, plans them once. The leader also writes the headers of the
+// files, and collects the list of their slices for the index.
 #pragma once
 
 #include <map>

@@ -33,10 +33,10 @@ class Retention {
     Retention(const Retention&) = delete;
     Retention& operator=(const Retention&) = delete;
 
-    // Starts to verify `step`, which was saved last, if a rule removes another step or its
-    // optimizer state. Does nothing while an earlier step is being verified or steps are being
-    // deleted: the call after the next save then also deletes the steps that this call would have
-    // deleted.
+    // Starts to verify `step`, which was saved last, if a rule removes another step or the
+    // optimizer state of another step. Does nothing while an earlier step is being verified or
+    // steps are being deleted. The steps that this call would have deleted are then deleted after
+    // the next save.
     void start(i64 step);
     // Returns whether a thread of this rank is verifying or deleting. Not collective.
     bool is_busy() const { return busy_; }

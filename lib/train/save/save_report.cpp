@@ -64,8 +64,8 @@ void gather_reports(comm::Group& group, SaveReport& own,
 }
 
 void join_reports(comm::Group& group, SaveReport& own) {
-    // A binomial tree: in each round, every second of the remaining members sends its report to the
-    // remaining member before it, and leaves the rounds.
+    // A binomial tree. In each round, every second remaining member sends its report to the
+    // previous remaining member, and does not take part in later rounds.
     for (int distance = 1; distance < group.size(); distance *= 2) {
         if (group.rank() % (2 * distance) != 0) return send(group, own, group.rank() - distance);
         if (group.rank() + distance >= group.size()) continue;

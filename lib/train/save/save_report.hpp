@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Reports of the ranks at the end of a save. The reports pass up a tree of groups to rank 0, which
-// broadcasts the answer. So one pass carries both errors and results, and no rank receives messages
-// of all other ranks.
+// Reports of the ranks at the end of a save. The ranks send their reports through a tree of groups
+// to rank 0, which broadcasts the answer. A report has a result or an error, and no rank receives
+// messages of all other ranks.
 #pragma once
 
 #include <exception>
@@ -20,7 +20,7 @@ struct SaveFailure {
     std::string text;  // error message; names rank, host and device if the rank is not 0
 };
 
-// A result, or the failure with which the save ends: the failure of the lowest failed rank.
+// A result of a save, or a failure. If several ranks fail, the failure of the lowest rank is kept.
 struct SaveReport {
     std::string text = {};
     std::optional<SaveFailure> failure = {};
@@ -38,7 +38,7 @@ struct SaveReport {
 void gather_reports(comm::Group& group, SaveReport& own,
                     const std::function<void(int member, const std::string& text)>& accept);
 // Appends the texts of the other members, by rank, to the text of member 0, and adds their failures
-// to its report. Takes log2(n) rounds. Collective.
+// to the report of member 0. Takes ceil(log2(n)) rounds. Collective.
 void join_reports(comm::Group& group, SaveReport& own);
 // Throws the failure of rank 0's report on all ranks as a JointError. Collective.
 void conclude(comm::Group& world, const SaveReport& own);

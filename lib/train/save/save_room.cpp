@@ -12,8 +12,7 @@ namespace lm::train {
 namespace {
 
 // Returns "1.2 GiB are free, but WHAT 4.3 GiB", or "12 inodes are free, but WHAT 34"; an empty text
-// when there is enough space. `what`: subject and verb of the second clause, as "a checkpoint
-// needs".
+// when there is enough space. `what` replaces WHAT, for example "a checkpoint needs".
 std::string shortage(const std::string& directory, const RoomNeed& need, std::string_view what) {
     const io::FilesystemUse use = io::filesystem_use(io::nearest_existing(directory));
     if (use.available < need.bytes) {
@@ -26,8 +25,8 @@ std::string shortage(const std::string& directory, const RoomNeed& need, std::st
     return {};
 }
 
-// Returns the largest number of this run's checkpoints that are on disk at the same time. The run
-// starts after iteration `start`; checkpoints up to `start` are not counted.
+// Returns the largest number of checkpoints of this run that are on disk at the same time. Does not
+// count checkpoints of iterations up to `start`, after which the run starts.
 i64 max_checkpoints(const RunConfig& config, i64 start) {
     const std::vector<spec::SaveRange> ranges = config.saves.ranges;
     const i64 last = last_iteration(config);

@@ -73,7 +73,8 @@ std::vector<spec::SaveRange> ranges_of(const config::CheckpointFlags& flags) {
 SaveRules resolve_saves(const config::TrainFlags& flags) {
     const config::CheckpointFlags& saves = flags.checkpoints;
     SaveRules rules{.ranges = ranges_of(saves), .retain = retain_of(saves)};
-    if (saves.save_failures < 1) usage_error("--save-failures", "must be at least 1, got 0");
+    if (saves.save_failures < 1)
+        usage_error("--save-failures", "must be at least 1, got {}", saves.save_failures);
     rules.retry_s = parse_duration("--save-retry", saves.save_retry);
     const std::string& before = flags.stopping.exit_before_limit;
     if (before != "off") {

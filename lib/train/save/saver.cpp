@@ -23,7 +23,7 @@ RoomNeed need_of_checkpoint(const RunConfig& config, const NodeFiles& files) {
 }
 
 // Touches the memory of the blocks through which threads write files, so that the first save takes
-// no longer than later ones.
+// no longer than later saves.
 void touch_blocks() {
     const std::vector<io::AlignedBlock> blocks(io::blocks_in_flight);
     for (const io::AlignedBlock& block : blocks) {
@@ -31,7 +31,7 @@ void touch_blocks() {
     }
 }
 
-// Returns rank 0's answer on all ranks. Collective.
+// Returns on all ranks the `answer` of rank 0. Collective.
 bool of_rank0(comm::Group& world, bool answer) {
     i64 value = answer ? 1 : 0;
     world.broadcast({&value, DType::int64, {1}}, 0);
@@ -201,7 +201,7 @@ void Saver::failed(i64 iteration, const JointError& error) {
     if (n_failures_ >= flags.save_failures) {
         throw JointError(
             Exit::failure,
-            fmt::format("{}: {} saves in a row failed (--save-failures)", text, n_failures_));
+            fmt::format("{}: failed saves in a row: {} (--save-failures)", text, n_failures_));
     }
     if (!is_rank0()) return;
     warn("{}: the training continues, and the next save tries again ({} of {} failures in a row)",
@@ -220,8 +220,8 @@ void Saver::save_last(const Progress& progress, bool in_a_hurry) {
         const std::string text =
             fmt::format("{}/{}: NOT SAVED: {}", flags.save, ckpt::step_name(iteration), error);
         if (!of_rank0(parts_.world, since_start.elapsed_s() + pause_s <= retry_s)) {
-            throw JointError(Exit::failure, fmt::format("{}: the last save failed for {} "
-                                                        "(--save-retry)",
+            throw JointError(Exit::failure, fmt::format("{}: the last save was repeated for up to "
+                                                        "{} (--save-retry) without success",
                                                         text, human_duration(retry_s)));
         }
         if (is_rank0()) warn("{}: the last save is repeated in {}", text, human_duration(pause_s));

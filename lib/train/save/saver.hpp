@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// The saves of a run. A save copies this rank's part of the state to host memory and returns;
-// a thread of the rank then writes the files. After each step the loop calls
-// commit_if_written(), which commits the save once all ranks have written their files. One
-// save is in flight at a time. A failed save gives a warning, and the training continues; the
-// last save of a run is repeated for the time --save-retry. All functions are collective
-// unless stated otherwise.
+// The saves of a run. An asynchronous save copies this rank's part of the state to host memory and
+// returns. A thread of the rank then writes the files. After each step the loop calls
+// commit_if_written(), which commits the save when all ranks have written their files. At most one
+// save is in flight at a time. After a failed save rank 0 prints a warning, and the training
+// continues. A failed last save of a run is repeated for the time --save-retry. All functions are
+// collective unless stated otherwise.
 #pragma once
 
 #include <atomic>
@@ -45,12 +45,13 @@ class Saver {
 
     // Claims a generation of --save, so that an earlier run can no longer write to --save.
     // `loaded`: the step that the run resumes from. Allocates the buffer of asynchronous saves.
-    // Call it again after a rollback, without a save in flight: the call then abandons the steps
-    // after `loaded`, local steps included, so that no run loads them.
+    // Call it again after a rollback, when no save is in flight. That call abandons the steps after
+    // `loaded`, local steps included, so that no run loads them.
     void prepare(const std::optional<ckpt::Tip>& loaded);
 
-    // Saves the state at `progress`. Returns as soon as the state may change; a synchronous save
-    // returns when the step is complete. Commits an earlier save first.
+    // Saves the state at `progress`. Finishes an earlier save first. A synchronous save returns
+    // when the step is complete. An asynchronous save returns earlier; call wait_for_originals()
+    // before the state changes.
     void save(const Progress& progress);
     // Saves the state at `progress` to --local-save. Returns when the step is complete, or the save
     // has failed with a warning.
@@ -74,8 +75,8 @@ class Saver {
     // Returns whether this rank is verifying or deleting for --save-retain. Not collective.
     bool is_retaining() const { return retention_ && retention_->is_busy(); }
     // Commits the save in flight when no rank is writing, and applies --save-retain when no rank is
-    // verifying. `any_writing`: whether is_writing() is true on any rank; `any_retaining`: whether
-    // is_retaining() is true on any rank.
+    // verifying or deleting. `any_writing`: whether is_writing() is true on any rank.
+    // `any_retaining`: whether is_retaining() is true on any rank.
     void commit_if_written(bool any_writing, bool any_retaining);
     // Blocks until the save in flight has read the pieces that have no copy; then the optimizer
     // step may change the state. Not collective.

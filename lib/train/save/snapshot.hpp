@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// A copy of this rank's part of a checkpoint in host memory. take() makes it between two steps.
-// Then another thread writes the files, while the training changes the original.
+// A copy of this rank's part of a checkpoint in host memory. take() makes the copy between two
+// steps. Then another thread writes the files from the copy, while the training changes the
+// original.
 #pragma once
 
 #include <atomic>

@@ -13,7 +13,7 @@
 namespace lm::train {
 namespace {
 
-// Plans the files as NodeFiles and the committer write them. All digests are zeros of the same
+// Plans the files that NodeFiles and ckpt::commit_save() write. All digests are zeros of the same
 // length as real digests, so that sizes are exact.
 class StepPlan {
   public:
