@@ -18,8 +18,8 @@ constexpr i64 block = 64;
 
 }  // namespace
 
-// The queries of one task: the queries of all heads of a group, for some tokens. Row r belongs to
-// head r % (H/G) of the group and to token r / (H/G).
+// One task has the queries of all heads of a group for some tokens. Row r belongs to head r % (H/G)
+// of the group and to token r / (H/G).
 struct KvCache::Rows {
     i64 layer, group;
     i64 first;        // number of the first token in the sequence

@@ -169,7 +169,7 @@ View TokenDecoder::forward(std::span<const i32> tokens, i64 first) {
     const View branch = rows_of(branch_, n);
     ThreadPool& pool = static_cast<cpu::CpuDevice&>(*device_).pool();
     embed(tokens, branch);
-    View residual;  // [n, C] fp32; none: the branch begins the stream
+    View residual;  // [n, C] fp32; none in the first layer, where `branch` is the whole stream
     for (i64 layer = 0; layer < weights_->config().n_layers; ++layer) {
         weights_->use(layer, pool);
         const model::LayerParams& vectors = weights_->vectors().layers[static_cast<size_t>(layer)];

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The forward pass over new tokens of one sequence: the operations of lib/device, as lib/model
-// chains them for training, but with keys and values of earlier tokens in a cache, fp32
-// activations, and weights of any type. model/pass.hpp defines the letters of shapes; n is the
+// The forward pass over new tokens of one sequence. It calls the operations of lib/device in the
+// order of the training code in lib/model, but with keys and values of earlier tokens in a cache,
+// fp32 activations, and weights of any type. model/pass.hpp defines the letters of shapes; n is the
 // number of new tokens.
 #pragma once
 

@@ -30,8 +30,8 @@ LazyPages LazyPages::reserve(i64 bytes, bool huge_pages) {
     void* const data = mmap(nullptr, static_cast<size_t>(bytes), PROT_READ | PROT_WRITE,
                             MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (data == MAP_FAILED) {
-        run_error("weights", "cannot reserve {} of address space: {}", human_size(bytes),
-                  std::strerror(errno));
+        run_error("weights", "cannot reserve {} of address space: {}: raise the limit (ulimit -v)",
+                  human_size(bytes), std::strerror(errno));
     }
     if (huge_pages) madvise(data, static_cast<size_t>(bytes), MADV_HUGEPAGE);
     return {static_cast<std::byte*>(data), bytes};

@@ -42,7 +42,7 @@ void RcloneTarget::rename(const std::string& from, const std::string& to) {
     rclone({"moveto", remote(from), remote(to)});
 }
 
-// Removes the manifest first: a step without a manifest is incomplete, so that no run loads it.
+// Removes the manifest first, because no run loads a step without a manifest.
 void RcloneTarget::remove_step(const std::string& name) {
     rclone({"deletefile", remote(name) + "/manifest.json"});
     rclone({"purge", remote(name)});

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Reads and verifies blocks of slices: the part of Checkpoint (checkpoint.hpp) that reads tensor
-// data.
+// Reads and verifies blocks of slices. Checkpoint (checkpoint.hpp) uses it to read tensor data.
 #pragma once
 
 #include <memory>

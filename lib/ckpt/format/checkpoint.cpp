@@ -61,8 +61,8 @@ struct Checkpoint::State {
 
 void Checkpoint::State::open(const std::string& directory, const Share& share, Manifest read) {
     path = io::without_trailing_slashes(directory);
-    // The chain of trust: the manifest contains its own digest and the digests of the index parts.
-    // An index part contains the digests of the blocks, which are verified when they are read.
+    // The manifest contains its own digest and the digests of the index parts. An index part
+    // contains the digests of the blocks, which are verified when they are read.
     manifest = std::move(read);
     reader = std::make_unique<BlockReader>(path, manifest);
     check_name();
@@ -159,8 +159,8 @@ void Checkpoint::State::add_slice(const DataFile& file, const Slice& slice) {
 std::vector<SliceIn> Checkpoint::State::slices_of(i64 place, SliceKind kind) {
     const std::lock_guard lock(mutex);
     open_parts_of(place);
-    // A checkpoint with fp32 weights, or without optimizer state, has no masters: its weights are
-    // returned as the masters.
+    // A checkpoint with fp32 weights, or without optimizer state, has no masters, so its weights
+    // are returned as the masters.
     if (kind == SliceKind::master && !slices.contains({place, kind})) kind = SliceKind::weight;
     const auto found = slices.find({place, kind});
     if (found == slices.end()) {

@@ -38,8 +38,8 @@ class Checkpoint final : public TensorSource {
     // index parts of the share and checks only the files that they list; load() opens other parts
     // when it needs them. So no rank of a large job has to open all files.
     static Checkpoint open(const std::string& path, const Share& share = {});
-    // Opens as the other open() does, but does not read the manifest file. `manifest`: the text of
-    // the manifest, which another rank has read.
+    // Opens as the other open() does, but does not read the manifest file. `manifest` is the text
+    // of the manifest, which another rank has read.
     static Checkpoint open(const std::string& path, const Share& share, std::string_view manifest);
 
     const std::string& path() const override;

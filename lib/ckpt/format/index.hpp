@@ -2,11 +2,11 @@
 // Index parts: lists of the data files and slices of a checkpoint. A part has the files of one
 // writer, or of several.
 //
-// A slice is a part of one tensor in one kind of state. A box ([start, end) in each dimension of
-// the global, unpadded shape) and a range state which part: the slice holds the elements
-// [flat_begin, flat_end) of the box in row-major order. A slice is one entry of a safetensors file.
-// The entry has the shape of the box, or is 1-D when the range is not the whole box (a ZeRO shard).
-// Slices of one kind cover each tensor exactly once, whatever layout wrote them.
+// A slice is a part of one tensor in one kind of state. It has a box ([start, end) in each
+// dimension of the global, unpadded shape) and a range. The slice holds the elements [flat_begin,
+// flat_end) of the box in row-major order. A slice is one entry of a safetensors file. The entry
+// has the shape of the box, or is 1-D when the range is not the whole box (a ZeRO shard). Slices of
+// one kind cover each tensor exactly once, whatever layout wrote them.
 //
 // A slice has a digest for each block of 16 MiB, so that a part of the slice can be verified alone.
 // Bytes of a file that belong to no slice are padding and zero (data_file.hpp).

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The kinds of state that a checkpoint holds for each tensor. The set of kinds is open: this
-// release also copies and verifies kinds that only newer releases define.
+// The kinds of state that a checkpoint holds for each tensor. This release also copies and verifies
+// kinds that only newer releases define.
 #pragma once
 
 #include <array>

@@ -2,10 +2,10 @@
 // manifest.json of a checkpoint: configuration, counters, run and lineage, totals, tensor table and
 // references to the index parts (index.hpp), which list slices and files.
 //
-// Digests (base/hash.hpp): a slice has one for each 16 MiB of its bytes. The digest of a data file
-// covers its safetensors header. An index part contains these digests, and the manifest contains
-// the digests of the index parts. The digest of the manifest covers the bytes of manifest.json with
-// its own 32 digits as zeros, and so, indirectly, every byte of the checkpoint.
+// Digests (base/hash.hpp): a slice has one digest for each 16 MiB of its bytes. The digest of a
+// data file covers its safetensors header. An index part contains these digests, and the manifest
+// contains the digests of the index parts. The digest of the manifest covers the bytes of
+// manifest.json with its own 32 digits as zeros, and so, indirectly, every byte of the checkpoint.
 //
 // Versions: a writer of a newer format states in `min_reader_version` the oldest version that may
 // read it, and lists in `features` the features that a reader must support. A reader refuses a

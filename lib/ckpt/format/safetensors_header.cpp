@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Parses the header strictly with a SAX handler: the time is linear in the number of entries,
-// duplicate names are detected, and nesting is bounded. The reference implementation (tensor.rs)
-// limits the header to 100 MB and requires that the entries tile the data; this parser has the same
-// limit and requirement.
+// Parses the header strictly with a SAX handler, so that the time is linear in the number of
+// entries, duplicate names are detected, and nesting is bounded. The reference implementation
+// (tensor.rs) limits the header to 100 MB and requires that the entries tile the data; this parser
+// has the same limit and requirement.
 #include "ckpt/format/safetensors_header.hpp"
 
 #include <fmt/format.h>
@@ -79,8 +79,8 @@ class HeaderHandler {
     }
 
     // Names are checked for duplicates in the header (depth 1) and in each entry (depth 2). When
-    // two names are equal, nlohmann's DOM would silently keep one of them, and other readers might
-    // keep the other.
+    // two names are equal, nlohmann's DOM would silently keep one of the two values, and other
+    // readers might keep the other value.
     bool key(std::string& name) {
         if (depth_ == 1) {
             entry_ = name;
@@ -192,7 +192,7 @@ class HeaderHandler {
     bool in_array_ = false;
 };
 
-// Checks that the entries tile the data: without gaps, overlaps or bytes after the last one.
+// Checks that the entries cover the data without gaps, overlaps or bytes after the last entry.
 void check_offsets(SafetensorsHeader& header, i64 data_bytes, const std::string& path) {
     std::ranges::stable_sort(header.entries, [](const auto& a, const auto& b) {
         return std::tie(a.begin, a.end) < std::tie(b.begin, b.end);
@@ -286,7 +286,8 @@ SafetensorsHeader parse_safetensors_header(std::span<const std::byte> bytes, i64
     SafetensorsHeader header;
     header.data_start = 8 + static_cast<i64>(length);
     if (header.data_start > file_size || header.data_start > static_cast<i64>(bytes.size())) {
-        run_error(path, "truncated: expected a safetensors header of {} bytes, the file has {}",
+        run_error(path,
+                  "truncated: expected a safetensors header of {} bytes, got a file of {} bytes",
                   header.data_start, file_size);
     }
     const std::string_view text(reinterpret_cast<const char*>(bytes.data()) + 8, length);

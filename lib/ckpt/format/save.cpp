@@ -54,7 +54,7 @@ void write_durable(const std::string& path, std::string_view text) {
 }
 
 // Sets aside an existing step `path` that is not on the branch of the new step `tip`, or whose
-// manifest is damaged: a save never replaces such a step.
+// manifest is damaged, because a save never replaces such a step.
 void make_way(const Generation& generation, const Tip& tip, const std::string& path) {
     if (!io::exists(path)) return;
     try {

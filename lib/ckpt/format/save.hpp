@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Writes a checkpoint. No data is gathered: each writer writes its pieces directly from the given
+// Writes a checkpoint. No data is gathered. Each writer writes its pieces directly from the given
 // memory into its own files, and one committer publishes all files with one rename. N is the
 // iteration, G the generation of the run (generation.hpp). The table has the actions of a save in
 // their order. Its right column states what the directory contains if a crash follows the action:
@@ -90,8 +90,8 @@ SaveResult commit_save(const Generation& generation, const SaveInfo& info,
 void discard_save(const Generation& generation, i64 iteration) noexcept;
 
 // The two halves of commit_save(). manifest_of() returns the manifest of a save with the index
-// parts `parts`. publish_step() makes temporary_path() a step with that manifest; `text`: the text
-// of `manifest`.
+// parts `parts`. publish_step() makes temporary_path() a step with the manifest `manifest`, whose
+// text is `text`.
 Manifest manifest_of(const Generation& generation, const SaveInfo& info,
                      const std::vector<IndexReference>& parts);
 SaveResult publish_step(const Generation& generation, const Manifest& manifest,

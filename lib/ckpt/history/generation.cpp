@@ -202,7 +202,7 @@ void write_fence(const std::string& directory, i64 number, std::string text) {
         const i64 newest = newest_file(directory);
         if (newest <= number) return;
         const io::Json newer = read_claim(file_of(directory, newest));
-        if (newer.is_null()) return;  // incomplete: its writer will finish it and write fence.json
+        if (newer.is_null()) return;  // incomplete; its writer will finish it and write fence.json
         number = newest;
         text = io::json_text(newer);
     }

@@ -6,8 +6,8 @@
 //
 // The number is checked before a save begins and again right before the rename of the save
 // (save.hpp). Between the second check and the rename a newer run may still claim the directory.
-// That is safe: the rename publishes a complete step or fails, because claim() renames a temporary
-// directory before it removes the files.
+// That is safe, because the rename publishes a complete step or fails. This holds because claim()
+// renames a temporary directory before it removes the files.
 //
 // The number is also in DIR/fence.json, and in `latest` and the manifests of the steps that the run
 // saves. So the fence also works after the files generation-* were deleted.

@@ -39,7 +39,7 @@ const StepEntry* find(const std::vector<StepEntry>& steps, i64 step) {
 }
 
 // Returns the newest step of the newest generation. If a step is unreadable, throws the error of
-// the system: that step might be the newest step, so the current branch is unknown.
+// the system, because that step might be the newest step.
 const StepEntry* newest_of_newest_generation(const std::vector<StepEntry>& steps) {
     const StepEntry* newest = nullptr;
     for (const StepEntry& entry : steps) {

@@ -64,7 +64,7 @@ LocalStep parse_local_step(std::string_view text);
 
 // Returns a tip with the lineage of the newest start in the durable `directory`. The lineage comes
 // from the newest claim, or from `latest` when `latest` has a later generation. Returns nullopt
-// when neither exists. The tip is not a step of the directory: its iteration is INT64_MAX, so that
+// when neither exists. The tip is not a step of the directory. Its iteration is INT64_MAX, so that
 // no step is later.
 std::optional<Tip> newest_tip(const std::string& directory);
 // Returns whether `step` is on `line`: a start of the line wrote `step`, and the next start of the

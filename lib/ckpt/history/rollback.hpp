@@ -18,7 +18,7 @@
 namespace lm::ckpt {
 
 // Returns the numbers of the steps that a rollback to `step` sets aside: all later steps, also
-// incomplete ones.
+// incomplete steps.
 std::vector<i64> later_steps(const std::string& directory, i64 step);
 
 struct Rollback {

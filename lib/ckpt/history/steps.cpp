@@ -20,8 +20,8 @@ std::string latest_path(const std::string& directory) {
     return fmt::format("{}/{}", directory, latest_file);
 }
 
-// Returns the problem of a damaged step without the remedy to use another step, because
-// open_first() does that itself.
+// Returns the problem of a damaged step without the remedy "use another step", because open_first()
+// itself uses another step.
 std::string_view without_remedy(std::string_view problem) {
     constexpr std::string_view remedy = ": use another step";
     if (problem.ends_with(remedy)) problem.remove_suffix(remedy.size());
