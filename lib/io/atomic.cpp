@@ -167,8 +167,8 @@ struct AtomicFile::State {
         n_buffered += bytes.size();
     }
 
-    // After fsync() the content is durable; the directory entry is not. A failed fsync() is final:
-    // the kernel may have dropped the dirty pages, and a second call could report success
+    // After fsync() the content is durable; the directory entry is not. A failed fsync() is final,
+    // because the kernel may have dropped the dirty pages, and a second call could report success
     // (fsync(2)). The file stays uncommitted, so that the destructor removes it.
     void sync() {
         flush();
@@ -182,7 +182,7 @@ struct AtomicFile::State {
         LM_CHECK(!committed, "{}: expected one commit(), got a second one", path);
         if (fd.valid()) sync();
         // The content is durable now. A crash before the rename leaves the temporary, which
-        // stale_temporaries() finds. rename() replaces atomically: readers see either the old or
+        // stale_temporaries() finds. rename() replaces atomically, so readers see either the old or
         // the new file. rename_new() fails if the name exists.
         if (overwrite == Overwrite::yes) {
             checked::rename(temporary, path);

@@ -45,7 +45,8 @@ struct BlockPool {
     std::vector<AlignedBlock::Memory> free;
 
     static BlockPool& instance() {
-        static auto* const pool = new BlockPool;  // never destroyed: threads may end after main()
+        static auto* const pool =
+            new BlockPool;  // never destroyed, because threads may end after main()
         return *pool;
     }
 

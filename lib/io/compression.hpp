@@ -27,8 +27,8 @@ Compression detect_compression(std::span<const std::byte> bytes, std::string_vie
 i64 window_of(Compression compression, std::span<const std::byte> bytes);
 
 // A part of a compressed file that can be decompressed independently of the rest: a zstd frame
-// (files of pzstd, and concatenated files, have many), or a BGZF block (a gzip member that states
-// its size, as bgzip writes).
+// (files of pzstd and concatenated files have many frames), or a BGZF block (a gzip member that
+// states its size; bgzip writes such members).
 struct CompressedUnit {
     enum class Found {
         whole,

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Formats: RFC 1952 (gzip), the .xz file format 1.1.0 and .lzma (liblzma), RFC 8878 (zstd). All
-// three formats allow concatenation: the content of a file is the content of all its members,
+// three formats allow concatenation, so the content of a file is the content of all its members,
 // streams or frames.
 #include "io/decoder.hpp"
 

@@ -74,7 +74,7 @@ class Directory {
                 skipped.first, skipped.others(ending.empty() ? "such names" : "*" + ending));
         }
         if (own_.n > 0) {
-            note("{}: skipped{}: a file of a dataset or a tokenizer", own_.first,
+            note("{}: skipped{}: part of a dataset or a tokenizer", own_.first,
                  own_.others("such files"));
         }
         if (files_.empty()) {
@@ -153,7 +153,7 @@ class Directory {
     }
 
     // Returns whether a file of that name belongs to a dataset or a tokenizer: token, index and
-    // metadata files, also unfinished ones, and tokenizer files.
+    // metadata files (also unfinished files), and tokenizer files.
     static bool is_own(std::string_view name, const std::set<std::string_view>& beside) {
         const size_t temporary = name.find(".tmp.");
         const std::string_view final_name = name.substr(0, temporary);

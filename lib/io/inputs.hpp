@@ -16,10 +16,10 @@ std::string input_name(const std::string& path);
 // *.jsonl, *.ndjson or *.json (also with a compression suffix), and other files whose content
 // starts as JSON Lines do. A file that cannot be read is included, so that the reader reports the
 // error. Names that start with a dot are ignored. Notes report all other skipped entries: one note
-// for the files that lm-preprocess writes (datasets, work directories, tokenizers), one for each
-// suffix of other files, one for each link to a directory or special file. "-" stands for standard
-// input. Throws Error(usage) for a second "-", for a name that does not exist and for a directory
-// without files to read.
+// for the files that lm-preprocess writes (datasets, also unfinished datasets, and tokenizers), one
+// note for each suffix of other files, and one note for each special file and each link to a
+// directory. "-" stands for standard input. Throws Error(usage) for a second "-", for a name that
+// does not exist and for a directory without files to read.
 std::vector<std::string> expand_inputs(std::span<const std::string> arguments);
 
 }  // namespace lm::io

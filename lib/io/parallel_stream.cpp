@@ -22,7 +22,7 @@ struct Block {
     enum class Kind {
         content,
         end,    // the file has ended
-        serial  // no complete unit at `begin`: a serial decoder continues there
+        serial  // no valid unit starts at `begin`, so a serial decoder continues there
     };
 
     Kind kind = Kind::content;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The parts of a path, computed from its text only: no function reads a directory.
+// The parts of a path, computed from its text only. No function reads a directory.
 #pragma once
 
 #include <string>

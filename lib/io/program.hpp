@@ -18,12 +18,12 @@ struct ProgramResult {
 
 // Runs `words[0]`, searched in PATH, with the other words as arguments. The program's stdin is
 // empty; its stderr is the stderr of this process. The code is 127 when the program does not exist.
-// Throws Error(failure) when the program cannot be started for any other reason.
+// Throws Error(failure) when the program exists and cannot be started.
 ProgramResult run_program(const std::vector<std::string>& words, Stdout to = Stdout::returned);
 
-// Runs a program that transfers to `target` for lm-ckpt sync, and returns its output. Throws
-// Error(failure): naming the program when the exit code is 127 (also when the program is missing on
-// a remote host), naming `target` for any other exit code except 0.
+// Runs a program that transfers to `target` for lm-ckpt sync, and returns its output. When the exit
+// code is not 0, throws Error(failure). The error names the program for the exit code 127, which
+// may also mean that the program is missing on a remote host, and `target` for any other exit code.
 std::string must_run(const std::string& target, const std::vector<std::string>& words,
                      Stdout to = Stdout::returned);
 

@@ -84,7 +84,7 @@ std::unique_ptr<InputStream> open_stream(const std::string& path, int threads, i
     const CompressedUnit first = find_unit(compression, source.waiting());
     const bool bgzf = compression == Compression::gzip && first.n_compressed > 0;
     if (bgzf && !ends_with(path, bgzf_end))
-        warn("{}: no BGZF end-of-file block: the file may be truncated", path);
+        warn("{}: has no BGZF end-of-file block: the file may be truncated", path);
     const int unit_threads = static_cast<int>(
         std::min<i64>(std::min(threads, max_unit_threads), memory / unit_memory - 1));
     if (unit_threads > 1 && first.found != CompressedUnit::Found::other) {

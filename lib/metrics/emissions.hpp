@@ -41,7 +41,7 @@ class EmissionsFile {
     static EmissionsFile open(std::string path);
     // Replaces the row of this run, or adds it. Reads the file again each time, because another
     // run, for example a superseded one, may also write to it; the rows of other runs stay. An
-    // error does not stop the training: only the first of consecutive errors is logged, as a
+    // error does not stop the training. Only the first of consecutive errors is logged, as a
     // warning.
     void write(const EmissionsRow& row);
     const std::string& path() const { return path_; }

@@ -214,7 +214,7 @@ void EventFile::flush() {
             // With O_APPEND, Linux ignores the offset of pwrite() and appends (pwrite(2), BUGS).
             io::checked::write_at(fd_.get(), path_, std::as_bytes(std::span(queue_)), 0);
         } catch (const Error& error) {
-            warn("{}: training continues without TensorBoard", error.what());
+            warn("{}: training continues without this TensorBoard file", error.what());
             fd_ = io::Fd();
         }
     }

@@ -31,7 +31,8 @@ void LineFile::write(std::string_view text) {
     } catch (const Error& error) {
         ++lost_;
         if (!std::exchange(failing_, true)) {
-            warn("{}: training continues without this log until it can be written", error.what());
+            warn("{}: training continues without this log until the file can be written",
+                 error.what());
         }
     }
 }

@@ -209,7 +209,7 @@ void LogCause::add(std::string_view text) {
 }
 
 // Finds the failed rank that a launcher states. torchrun prints a block with "rank : 3 (local_rank:
-// 3)" for each failed rank; the block of the first failure is the last one, after "Root Cause".
+// 3)" for each failed rank; the block of the first failure is the last block, after "Root Cause".
 // Open MPI prints "Process name: [[29973,1],3]".
 void LogCause::find_rank_of_launcher(std::string_view line) {
     constexpr std::array<std::string_view, 1> end_of_job{"],"};

@@ -111,7 +111,7 @@ class LogSummary {
     LogSums recent() const;
     const StepFit& fit() const { return fit_; }
 
-    // stops() holds at most max_stops stops, the newest ones. n_stops() counts all stops.
+    // stops() returns the newest stops, at most max_stops. n_stops() counts all stops.
     static constexpr size_t max_stops = 1000;
     const std::deque<LogStop>& stops() const { return stops_; }
     i64 n_stops() const { return n_stops_; }

@@ -30,12 +30,12 @@ struct Left {
 // --train-samples with --train-iters, and when the log does not have the counts that a flag limits.
 Left remaining_of(const LogSummary& log, const RunLength& length, const std::string& name);
 
-// Returns the seconds that the rest `left` takes. For batch sizes other than the current one, the
-// time of an iteration is computed as a + b x batch, with a and b fitted to the iterations of the
-// log. When the log does not show how the time depends on the batch size, the time is assumed to be
-// proportional to the samples, and a note states this if the batch size changes. `share`: the batch
-// of a replica in the rest divided by the batch of a replica in the log; not 1 when the rest runs
-// on another number of nodes.
+// Returns the seconds that the rest `left` takes. For batch sizes other than the current batch
+// size, the time of an iteration is computed as a + b x batch, with a and b fitted to the
+// iterations of the log. When the log does not show how the time depends on the batch size, the
+// time is assumed to be proportional to the samples, and a note states this if the batch size
+// changes. `share`: the batch of a replica in the rest divided by the batch of a replica in the
+// log; not 1 when the rest runs on another number of nodes.
 double seconds_left(const LogSummary& log, const Left& left, double share = 1);
 
 // Returns the share of the wall time in which iterations were computed for the first time; nullopt

@@ -15,9 +15,9 @@ namespace lm::plot {
 // positions on the page, finite, with ascending x.
 std::vector<Point> decimated(std::span<const Point> points, double width);
 
-// Returns one point for each column of `width` that has points: the mean of these points. If the
-// last column has less than half as many points as the previous column, both columns are joined,
-// because a mean of few points is noise.
+// Returns the mean of the points of each column of `width` that has points. If the last column has
+// less than half as many points as the previous column, both columns are joined, because a mean of
+// few points is noise.
 std::vector<Point> column_means(std::span<const Point> points, double width);
 
 // Splits `points` at each y that is not finite, and drops these points. Keeps the order.

@@ -27,7 +27,7 @@ DataExtent x_extent_of(const LineFigure& figure) {
         }
     }
     if (!extent.empty() && extent.low() == extent.high()) {
-        // One iteration: its neighbours are the ends of the axis.
+        // If there is only one iteration, its neighbours are the ends of the axis.
         const double x = extent.low();
         extent.add(x - 1);
         extent.add(x + 1);

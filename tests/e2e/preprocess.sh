@@ -416,7 +416,7 @@ LM_IO_FAULT=kill:14 "$lm" --input a.jsonl --output-prefix killed --quiet 2> /dev
 for round in 1 2; do
     "$lm" --input . --output-prefix out$round --append-eod --quiet 2> ../err
     grep -q 'note: ./README.md: skipped: not JSON Lines by name or content: to read such a file' ../err || fail "$(cat ../err)"
-    grep -Eq 'note: ./killed.unfinished: skipped(, with 3 more such files)?: a file of a dataset or a tokenizer' ../err || fail "$(cat ../err)"
+    grep -Eq 'note: ./killed.unfinished: skipped(, with 3 more such files)?: part of a dataset or a tokenizer' ../err || fail "$(cat ../err)"
     [ "$(wc -l < ../err)" = 2 ] || fail "$(cat ../err)"
 done
 cmp out1_text_document.bin out2_text_document.bin

@@ -68,8 +68,8 @@ TEST_CASE("entries of a directory that are not JSON Lines are skipped with a not
                        dir / "d/SHA256SUMS: skipped" + reason,
                        dir / "d/README.md: skipped, with 1 more *.md" + reason,
                        dir / "d/b.txt: skipped" + reason,
-                       dir / "d/merged.json.tmp.host.1: skipped, with 5 more such files: a file "
-                             "of a dataset or a tokenizer"});
+                       dir / "d/merged.json.tmp.host.1: skipped, with 5 more such files: part of "
+                             "a dataset or a tokenizer"});
 
     // A named file is read, whatever its name and content are.
     const std::string named = dir / "d/README.md";

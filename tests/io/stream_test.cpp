@@ -295,7 +295,7 @@ TEST_CASE("a BGZF file without its end-of-file block gets a warning") {
     CHECK(caught([&] { read_path(dir / "g"); }).threw);
     CHECK(said.size() == n_said);  // no warning: the file has an error, and may not be BGZF at all
     CHECK(said.size() == 2);
-    CHECK(said.back() == dir / "f: no BGZF end-of-file block: the file may be truncated");
+    CHECK(said.back() == dir / "f: has no BGZF end-of-file block: the file may be truncated");
     set_log_sink(nullptr);
 }
 
