@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Notes and warnings for users. The library itself prints nothing: a program installs a sink
+// Notes and warnings for users. The library itself prints nothing. A program installs a sink
 // (cli::run_main does), and a test may install its own. Without a sink, messages are dropped.
 #pragma once
 

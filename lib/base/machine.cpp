@@ -48,7 +48,8 @@ std::string own_place(int rank) {
 std::string host_name() {
     const char* const given = std::getenv("LM_HOST");
     if (given != nullptr && *given != '\0') return given;
-    std::array<char, 256> name{};  // all zeros: a truncated name may lack the final zero (POSIX)
+    // All bytes are 0, because a truncated name may lack the final zero (POSIX).
+    std::array<char, 256> name{};
     if (::gethostname(name.data(), name.size() - 1) != 0) return "unknown";
     return name.data();
 }

@@ -19,7 +19,7 @@ struct Named {
 template <typename Value>
 Named(Value, const char*) -> Named<Value>;
 
-// Throws Error(bug). Not inline: nvcc, which reads this header, cannot compile fmt.
+// Throws Error(bug). Not inline, because nvcc, which reads this header, cannot compile fmt.
 [[noreturn]] void throw_no_name_for(int value);
 
 // Returns the name of `value`. Throws Error(bug) when the table has no entry for it.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Options are declared once: the parser (CLI11), --help, the man page's OPTIONS section and the
+// Options are declared once. The parser (CLI11), --help, the man page's OPTIONS section and the
 // shell completions all read the same table of options. Parsing opens no file, and prints only
 // notes about flags without effect.
 //
@@ -118,7 +118,7 @@ class Options {
     // Declares a flag of Megatron-LM that has no effect here. Parsing accepts the flag with
     // `n_values` values (-1: any number) and prints one note on stderr with the text `instead`.
     void accepted(std::string_view names, int n_values, std::string instead);
-    // Declares a flag of other programs that is not supported: its use is an Error(usage) with the
+    // Declares a flag of other programs that is not supported. Its use is an Error(usage) with the
     // reason. "--x-*" means all flags with that prefix. With the value `neutral_value`, the flag
     // has no effect, so it is accepted with a note.
     void refused(std::string_view names, int n_values, std::string reason,

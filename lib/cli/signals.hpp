@@ -10,8 +10,8 @@
 namespace lm::cli {
 
 // Starts one thread that only handles signals. Blocks signals in the calling thread and in all
-// threads that it creates later. Reason: code that oneDNN generates uses the stack pointer as a
-// general register; the kernel would write the frame of a signal handler below that address, into
+// threads that it creates later, because code that oneDNN generates uses the stack pointer as a
+// general register. The kernel would write the frame of a signal handler below that address, into
 // the heap. Two kinds of signals are not blocked: signals that the kernel sends to the thread that
 // caused them (SIGSEGV, SIGPIPE, ...), and signals of profilers. Dispositions do not change, and a
 // child process gets the original mask. Call this function before any thread is created (run_main()
@@ -43,6 +43,6 @@ stop_signal_name();  // name of the first signal: "SIGUSR1"; nullptr when none w
 void install_dump_signal();   // SIGUSR2
 bool consume_dump_request();  // true once for one or more SIGUSR2 since the last call
 
-void ignore_sigpipe();  // for lm-train: a closed log pipe must not end a run
+void ignore_sigpipe();  // for lm-train, because a closed log pipe must not end a run
 
 }  // namespace lm::cli

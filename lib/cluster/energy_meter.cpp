@@ -76,7 +76,7 @@ double EnergyMeter::gpu_joules_since(double elapsed_s) {
             joules += *sensors.energy_j - gpu_j_[gpu];
             gpu_j_[gpu] = *sensors.energy_j;
         } else {
-            joules += sensors.power_w.value_or(0) * elapsed_s;  // GPUs before Volta: no counter
+            joules += sensors.power_w.value_or(0) * elapsed_s;  // GPUs before Volta have no counter
         }
     }
     return joules;

@@ -29,8 +29,8 @@ class EnergyMeter {
     // Returns a meter with the counters that this host has.
     static EnergyMeter open(const Settings& settings);
 
-    // Adds the energy since the previous call, or since open(). Call it at least every few minutes:
-    // a RAPL counter of 2^32 units of 61 uJ restarts at 0 after 11 minutes at 400 W.
+    // Adds the energy since the previous call, or since open(). Call it at least every few minutes,
+    // because a RAPL counter of 2^32 units of 61 uJ restarts at 0 after 11 minutes at 400 W.
     void sample(double now_s);
     const EnergyUse& used() const { return used_; }
     double measured_s() const { return last_s_ - first_s_; }  // from open() to the last sample()

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The shared memory of this host: the use of its file system, its segments, and the processes that
 // hold them. A POSIX segment is a file in that file system; a System V segment is a kernel object.
-// Works without privileges: a segment is `unknown` when its holders are not visible.
+// Works without privileges, but then a segment whose holders are not visible may be `unknown`.
 #pragma once
 
 #include <string>

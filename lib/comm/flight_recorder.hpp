@@ -29,7 +29,7 @@ class FlightRecorder {
 
     void step(i64 number);  // training step `number` begins
     // Records that a phase begins, such as "forward" of micro-batch `number`, "optimizer" or
-    // "save". The previous phase ends. `phase` must live as long as this object: pass a literal.
+    // "save". The previous phase ends. `phase` must live as long as this object, so pass a literal.
     void enter(const char* phase, i64 number = -1);
     // Groups call add_group(), started(), waiting() and waited() after Group::record_to().
     // add_group() returns the index that the other three functions expect as `group`. `id` is equal

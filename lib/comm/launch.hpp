@@ -69,7 +69,8 @@ class Launch {
 // parallel::together() when a single rank may fail at a point that all ranks pass, such as opening
 // files, reading a checkpoint or allocating memory. All ranks then throw the same JointError. An
 // Error at any other place ends the job with the exit code of the rank that throws it. Do not catch
-// such an Error on one rank and continue: the next collectives of the ranks would not match.
+// such an Error on one rank and continue, because the next collectives of the ranks would not
+// match.
 
 // Runs `body` and returns its result. Rethrows an exception of `body`, unless another rank has
 // failed earlier. In that case throws a JointError with the reason and the exit code of that rank.

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Element-wise reduction on the CPU. Always adds in the order of `inputs`, so that groups of
-// threads and groups over TCP give the same bits. MPI groups do not use this function: the MPI
-// library reduces in an order of its own.
+// threads and groups over TCP give the same bits. MPI groups do not use this function, because the
+// MPI library reduces in an order of its own.
 #pragma once
 
 #include <span>

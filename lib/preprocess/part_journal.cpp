@@ -54,7 +54,7 @@ std::vector<PartRecord> PartJournal::read(size_t n_keys) {
         const std::string_view line = data::next_line(rest);
         end += static_cast<i64>(line.size()) + 1;
         auto record = PartRecord::parse(line, file_.path());
-        // If end > size, the last line has no newline: a kill truncated it.
+        // If end > size, the last line has no newline, because a kill truncated it.
         if (!record || record->keys.size() != n_keys || end > file_.size()) break;
         records.push_back(std::move(*record));
         ends_.push_back(end);

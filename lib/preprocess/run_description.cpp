@@ -89,7 +89,7 @@ void check_inputs(const std::vector<EarlierRun::Input>& earlier, const io::Order
     }
     if (earlier.size() != current.size()) {
         usage_error(path,
-                    "the earlier run had {} inputs, this one has {}: give the same inputs, or "
+                    "the earlier run had {} inputs, this run has {}: give the same inputs, or "
                     "--force without --resume to start again",
                     earlier.size(), current.size());
     }

@@ -170,7 +170,7 @@ void WorkDirectory::refuse_foreign_files() const {
         foreign);
 }
 
-// Removes run.json first: if the process is killed after that, the next claim() finds no run.json
+// Removes run.json first. If the process is killed after that, the next claim() finds no run.json
 // and removes the other files.
 void WorkDirectory::clear() const {
     if (io::exists(run_file())) io::checked::unlink(run_file());

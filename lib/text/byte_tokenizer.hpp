@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A tokenizer that needs no files: each byte of a text is an id.
+// A tokenizer that needs no files. Each byte of a text is an id.
 #pragma once
 
 #include <memory>

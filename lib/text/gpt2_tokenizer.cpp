@@ -87,11 +87,11 @@ std::vector<size_t> find_without_merge(const BpeFiles& files) {
     return without_merge;
 }
 
-// Throws if the merges do not belong to the vocabulary. A few tokens without a merge are normal:
-// special tokens such as "[PAD]". If a merges file was truncated at the end of a line, it lacks the
-// merge of the token whose id follows the result of the file's last merge; no other check detects
-// this. A merges file that belongs to another vocabulary lacks the merges of more than 1 % of the
-// tokens.
+// Throws if the merges do not belong to the vocabulary. A few tokens without a merge are normal,
+// for example special tokens such as "[PAD]". If a merges file was truncated at the end of a line,
+// it lacks the merge of the token whose id follows the result of the file's last merge; no other
+// check detects this. A merges file that belongs to another vocabulary lacks the merges of more
+// than 1 % of the tokens.
 void check_complete(const BpeFiles& files, const TokenIndex& index,
                     const std::string& merges_path) {
     const std::vector<size_t> without_merge = find_without_merge(files);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A growing array of ids of 16 or 32 bits. With consume_at() the size of the array is bounded:
-// whenever the array is full, a consumer receives the content.
+// A growing array of ids of 16 or 32 bits. With consume_at() the size of the array is bounded, and
+// a consumer receives the content whenever the array is full.
 #pragma once
 
 #include <cstdlib>

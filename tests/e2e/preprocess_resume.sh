@@ -164,7 +164,7 @@ kill_everywhere() { # FILE
         LM_IO_FAULT=kill:$k quietly "$lm" --input "$1" --output-prefix f --append-eod --resume --quiet --workers 1 || got=$?
         [ $got = 137 ] || break
         if [ -e f.unfinished/complete ]; then
-            expect 2 'the earlier run had 1 inputs, this one has 2|complete, but it was made from 1 inputs, not 2' "$lm" --input "$1" b.jsonl --output-prefix f --append-eod --resume
+            expect 2 'the earlier run had 1 inputs, this run has 2|complete, but it was made from 1 inputs, not 2' "$lm" --input "$1" b.jsonl --output-prefix f --append-eod --resume
         fi
         "$lm" --input "$1" --output-prefix f --append-eod --resume --quiet --json > stats 2> err || fail "$1: resume after kill $k: $(cat err)"
         grep -Eq '"documents":[1-9].*"left_out_documents":\{"text":[0-9]+\}' stats || fail "$1: kill $k: statistics: $(cat stats)"

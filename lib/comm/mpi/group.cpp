@@ -322,7 +322,7 @@ void MpiGroup::check(int code, const Operation& operation) {
     if (code == MPI_SUCCESS) return;
     char text[MPI_MAX_ERROR_STRING] = "";
     int length = 0;
-    if (code == MPI_ERR_IN_STATUS) {  // from MPI_Testall: each status has its own error code
+    if (code == MPI_ERR_IN_STATUS) {  // from MPI_Testall, where each status has its own error code
         for (const MPI_Status& status : statuses_) {
             if (status.MPI_ERROR != MPI_SUCCESS && status.MPI_ERROR != MPI_ERR_PENDING) {
                 code = status.MPI_ERROR;

@@ -62,7 +62,7 @@ class MpiWorld final : public Launch {
     // s at most.
     std::vector<RankStatus> ask_for_silent(const std::vector<int>& ranks, u64 group);
 
-    // Marks this rank as failed: it makes no more MPI calls.
+    // Marks this rank as failed, so that it makes no more MPI calls.
     void fail() { failed_.store(true); }
     bool failed() const { return failed_.load(); }
     // Ends all processes of the job at once, with exit code `code`.

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // A group with one member that reports the size of another group. Every operation completes at once
-// and moves no data: the memory of its result keeps the old values. With such groups, one process
-// runs the training step of one rank of a layout without the other ranks
+// and moves no data, so the memory of its result keeps the old values. With such groups, one
+// process runs the training step of one rank of a layout without the other ranks
 // (train/step/trial_step.hpp).
 #pragma once
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The wire format between the ranks of a job without MPI and the hub on rank 0 (comm/tcp/hub.hpp):
-// a Frame, then Frame::n_bytes bytes. Native byte order: all hosts are little-endian.
+// a Frame, then Frame::n_bytes bytes. The byte order is native, because all hosts are
+// little-endian.
 #pragma once
 
 #include <algorithm>

@@ -66,12 +66,12 @@ i64 TcpGroup::start(const Operation& o) {
     world_.check_failure();
     const auto* const data = static_cast<const std::byte*>(o.in);
     const i64 n_bytes = o.kind == OperationKind::reduce_scatter ? o.bytes() * size() : o.bytes();
-    FrameBytes bytes;  // a copy: the caller may change its memory after start
+    FrameBytes bytes;  // a copy, because the caller may change its memory after a send
     const bool contributes = o.kind != OperationKind::broadcast || o.peer == rank();
     if (data != nullptr && contributes) bytes.assign(data, data + n_bytes);
     if (o.kind == OperationKind::send) {
         world_.send(frame_of(o, n_sent_[o.peer]++), bytes);
-        return 0;  // the send is done: the receiver's process stores the message
+        return 0;  // the send is done, because the receiver's process stores the message
     }
     Started started{o, {}};
     if (o.kind == OperationKind::receive) {

@@ -83,9 +83,9 @@ void TcpHub::serve() {
             if ((event.events & ~EPOLLOUT) != 0 && !read(peer)) drop(peer, errno);
         }
         drop_unidentified();
-        // Accepts connections only after the loop: a new connection may get the descriptor of a
-        // dropped connection, whose remaining events are not for the new connection. Accepts all
-        // waiting connections, so that the system's queue does not overflow.
+        // Accepts connections only after the loop, because a new connection may get the descriptor
+        // of a dropped connection, whose remaining events are not for the new connection. Accepts
+        // all waiting connections, so that the system's queue does not overflow.
         while (knocked && listener_ && accept_one()) drop_unidentified();
         if (!started_ && !failed_ && deadline_.passed()) fail(-1, Exit::failure, missing_text());
     }
@@ -140,7 +140,7 @@ bool TcpHub::admit(Peer& peer, const Frame& frame, const FrameBytes& bytes) {
         return false;
     }
     Peer*& place = ranks_[static_cast<size_t>(rank)];
-    if (place != nullptr) {  // the rank was restarted: its former process has ended
+    if (place != nullptr) {  // the rank was restarted, so its former process has ended
         refuse(*place, fmt::format("another process connected as rank {}", rank));
         drop(*place, 0);
     }

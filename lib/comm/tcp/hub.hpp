@@ -5,9 +5,9 @@
 //
 // No data member needs a lock. After start(), only the hub's thread changes the data members that
 // are not atomic, and other threads read only meeting_, which no longer changes. The hub's thread
-// never blocks on one rank: it queues output that a connection does not accept. Bytes for many
-// ranks are stored once. The time of one iteration of the loop is proportional to the number of
-// events, not to the number of ranks.
+// never blocks on one rank, because it queues output that a connection does not accept. Bytes for
+// many ranks are stored once. The time of one iteration of the loop is proportional to the number
+// of events, not to the number of ranks.
 //
 // The hub drops connections that do not send a valid hello, or belong to another job. A rank that
 // is restarted before all ranks have connected replaces its earlier connection.

@@ -131,7 +131,7 @@ void TcpWorld::handle(const Frame& frame, FrameBytes bytes) {
             first_reason_ = text;
         }
         fail(static_cast<Exit>(frame.code), text);
-        shutdown(socket_.fd(), SHUT_RD);  // ends read(): later frames are not needed
+        shutdown(socket_.fd(), SHUT_RD);  // ends read(), because later frames are not needed
         return;
     }
     const std::lock_guard lock(mutex_);
@@ -209,7 +209,7 @@ void TcpWorld::lose_hub() {
                      meeting_.host));
 }
 
-// Returns whether this rank prints the failure: of thousands of ranks, only a few print it. Usually
+// Returns whether this rank prints the failure. Only a few of thousands of ranks print it. Usually
 // rank 0 alone reports it. When the connection to rank 0 is lost, the host of rank 0 may be down,
 // so ranks 1, 8, 64, ... report the loss; most of these ranks run on other hosts.
 bool TcpWorld::reports_failure() const {

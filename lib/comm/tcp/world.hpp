@@ -37,8 +37,9 @@ class TcpWorld final : public Launch {
   public:
     TcpWorld(const Meeting& meeting, const LaunchOptions& options);
     ~TcpWorld() override;
-    // Joins the other ranks. Call it once, before all other members. Blocks until all ranks have
-    // joined. Throws Error(failure) naming the missing ranks after options.timeout_s. Collective.
+    // Connects this rank to the other ranks. Call it once, before all other members. Blocks until
+    // all ranks have connected. Throws Error(failure) naming the missing ranks after
+    // options.timeout_s. Collective.
     void join();
     Group& world() override { return *group_; }
     std::string describe() const override;

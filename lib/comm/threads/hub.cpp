@@ -199,7 +199,7 @@ void Hub::make_parts(Collective& collective) {
 }
 
 // Computes pieces until no piece is left to start. When work() returns, other threads may still
-// compute their pieces: the collective is complete when pieces_done has reached n_pieces.
+// compute their pieces. The collective is complete when pieces_done has reached n_pieces.
 void Hub::work(Collective& collective) {
     while (collective.next_piece.load() < collective.n_pieces) {
         if (!world_.enter()) return;

@@ -10,7 +10,7 @@ namespace lm::comm {
 namespace {
 
 // A short spin saves two system calls (futex wait and wake), but only when every rank has a core of
-// its own: otherwise the spin keeps the awaited rank from running.
+// its own. Otherwise the spin keeps the awaited rank from running.
 constexpr int spins_with_own_core = 2000;
 
 }  // namespace

@@ -50,7 +50,7 @@ class ThreadsWorld {
     void ring(int rank) { bells_[static_cast<size_t>(rank)].ring(); }
     void ring_all();
 
-    // Records a failure and wakes all ranks. Only the first failure of the run counts: all other
+    // Records a failure and wakes all ranks. Only the first failure of the run counts. All other
     // ranks throw its reason, and run_ranks() rethrows its exception.
     void fail(const std::string& reason, std::exception_ptr exception) noexcept;
     bool failed() const { return failed_.load(); }

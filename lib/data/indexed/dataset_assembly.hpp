@@ -23,8 +23,8 @@ class DatasetAssembly {
     i64 idx_bytes() const;
 
     // Copies part `i`, whose files begin with `stem`, to its place and makes it durable. Without
-    // `with_bin`, writes only the .idx: the caller renames the .bin of a single part instead of
-    // copying it.
+    // `with_bin`, writes only the .idx, because the caller renames the .bin of a single part
+    // instead of copying it.
     void place(i64 i, const std::string& stem, bool with_bin);
 
     // After all parts are placed, block_digest() computes the digest of each block of both files.

@@ -211,8 +211,8 @@ IndexedDataset IndexedDataset::open(const std::string& prefix) {
     d.pointers_ = d.lengths_ + 4 * d.n_sequences_;
     d.documents_ = d.pointers_ + 8 * d.n_sequences_;
 
-    // Checks only the first and the last sequence: the last one must end at the end of the .bin.
-    // The accessors check the other entries when they read them.
+    // Checks only the first and the last sequence. The last sequence must end at the end of the
+    // .bin. The accessors check the other entries when they read them.
     const i64 bin_size = static_cast<i64>(d.bin_.bytes().size());
     i64 bytes = 0;
     if (d.n_sequences_ > 0) {

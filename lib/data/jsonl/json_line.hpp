@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Reads one JSON line exactly as Python's json.loads does, which Megatron-LM uses: NaN and Infinity
 // are accepted, and the last of equal keys wins. The reader is slow, so line_parser.cpp calls it
-// only for lines that simdjson refuses. simdjson alone is not enough: it reports neither the byte
-// of an error nor what is expected there, and it refuses lines that json.loads accepts.
+// only for lines that simdjson refuses. simdjson alone is not enough, because it reports neither
+// the byte of an error nor what is expected there, and it refuses lines that json.loads accepts.
 #pragma once
 
 #include <span>

@@ -142,7 +142,8 @@ bool ChunkReader::open_next() {
     const bool resumed = next_piece_ == start_.piece && start_.offset >= 0;
     const bool cut = piece.begin > 0 || piece.end >= 0 || (resumed && file.divisible);
     offset_ = resumed ? start_.offset : piece.begin;
-    std::unique_ptr<io::InputStream> stream;  // not stream_ yet: fail() must not read this stream
+    // Does not use stream_ yet, because fail() must not read this stream.
+    std::unique_ptr<io::InputStream> stream;
     if (cut) {
         // offset_ is the start of a line only if the byte before it is a line end.
         const bool look_back = !resumed && piece.begin > 0;

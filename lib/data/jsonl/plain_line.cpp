@@ -82,8 +82,8 @@ std::optional<std::string_view> PlainLineReader::parse(std::string_view& rest) {
     if (next == nullptr || !simdjson::validate_utf8(source, static_cast<size_t>(quote - source)))
         return std::nullopt;
     rest.remove_prefix(static_cast<size_t>(next - rest.data()));
-    // The const_cast is valid: the memory is the buffer of a LineChunk, and the line is not read
-    // again.
+    // The const_cast is valid, because the memory is the buffer of a LineChunk, and the line is not
+    // read again.
     return std::string_view(source, unescape_in_place(const_cast<char*>(source), quote));
 }
 

@@ -34,7 +34,7 @@ struct DataConfig {
     DataPaths paths;
     std::string split;  // --split
     i64 seq_length = 0;
-    i64 vocab_size = 0;  // vocabulary of the model, without padding: all ids must be smaller
+    i64 vocab_size = 0;  // vocabulary of the model, without padding; all ids must be smaller
     u64 seed = 0;
     // The number of samples that each part will read. A part with 0 samples is not opened.
     // train_samples must be > 0; it is the value of --train-samples, or iterations x global batch.
@@ -42,7 +42,7 @@ struct DataConfig {
     i64 train_samples = 0;
     i64 valid_samples = 0;  // for each validation set
     i64 test_samples = 0;
-    // True when --split was not given: a test set smaller than one sample is then omitted.
+    // True when --split was not given. A test set smaller than one sample is then omitted.
     bool test_optional = false;
     DataOrder order = DataOrder::stateless;
     IndexCache index_cache;  // for Megatron's orders

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The loader of a training run: one thread fills its micro-batches in advance. The whole state
-// of the loader is one integer: the number of samples that the run has consumed. The samples of an
+// The loader of a training run. One thread fills its micro-batches in advance. The whole state of
+// the loader is one integer: the number of samples that the run has consumed. The samples of an
 // iteration have consecutive numbers. So the samples of an iteration depend neither on the
 // micro-batch size nor on the data-parallel size, and a resumed run reads the same samples.
 #pragma once

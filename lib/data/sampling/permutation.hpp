@@ -13,8 +13,8 @@ namespace lm::data {
 
 class Permutation {
   public:
-    // Requires n >= 1. The permutation of a given (n, key) must never change: resumed runs rely on
-    // it.
+    // Requires n >= 1. The permutation of a given (n, key) must never change, because resumed runs
+    // rely on it.
     Permutation(i64 n, u64 key);
 
     // Returns the image of `index` in [0, n). O(1), without memory.

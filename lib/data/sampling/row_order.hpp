@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The order in which a GPU adds the rows of a micro-batch to the gradient of an embedding: rows of
+// The order in which a GPU adds the rows of a micro-batch to the gradient of an embedding. Rows of
 // equal ids are adjacent, so that each row of the table is written once and in a fixed order.
 #pragma once
 

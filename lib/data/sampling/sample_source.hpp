@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // A source of training samples of seq_length + 1 token ids each. A sample depends only on the data,
-// the seed and the sample number: any process may read any sample at any time, in any order and
+// the seed and the sample number, so any process may read any sample at any time, in any order and
 // from several threads. A source checks the ids against the model's vocabulary.
 #pragma once
 

@@ -92,7 +92,7 @@ class BpeEncoder : public Encoder {
         new_long_ids_.clear();
     }
 
-    // Returns the number of ids for which encode_span() reserves memory: a pre-token has at most
+    // Returns the number of ids for which encode_span() reserves memory. A pre-token has at most
     // one id for each byte.
     static i64 max_ids(const Batch& batch, i64 i, i64 n) {
         constexpr i64 slack = 16;  // copies may write this many ids beyond the end
@@ -100,9 +100,9 @@ class BpeEncoder : public Encoder {
     }
 
     // Gathers the parts of a new long pre-token. Returns false and gathers nothing if the pre-token
-    // is too long, or if it or one of its parts equals a token of BpeModel::add_whole_token(): the
-    // id of such a token is valid only for a whole pre-token. encode_alone() then encodes the
-    // pre-token.
+    // is too long, or if it or one of its parts equals a token of BpeModel::add_whole_token(),
+    // because the id of such a token is valid only for a whole pre-token. encode_alone() then
+    // encodes the pre-token.
     bool gather(std::string_view text, u32 index) {
         const std::string_view pretoken = batch_.pretoken(text, index);
         if (pretoken.size() > longest_gathered) return false;
@@ -181,8 +181,9 @@ class BpeEncoder : public Encoder {
     }
 
     // Encodes a pre-token part by part, in batches. Merges a part directly if it is too long for
-    // the caches, or if it equals a whole token (BpeModel::add_whole_token()): the caches would
-    // return the id of this token, which is valid only when the whole pre-token equals the token.
+    // the caches, or if it equals a whole token (BpeModel::add_whole_token()), because the caches
+    // would return the id of this token, which is valid only when the whole pre-token equals the
+    // token.
     void encode_parts(std::string_view pretoken, IdBuffer& out) {
         const bool any_whole = model_->has_whole_tokens();
         parts_.begin = 0;

@@ -81,7 +81,7 @@ class BpeModel {
     }
 
   private:
-    // Returns a hash of the length, the first byte and the last byte. The hash is a filter: most
+    // Returns a hash of the length, the first byte and the last byte. The hash is a filter, so most
     // pre-tokens need no look-up in whole_.
     static u32 look_of(std::string_view pretoken) {
         const u32 look = static_cast<u32>(pretoken.size()) << 16 |

@@ -124,7 +124,7 @@ void PretokenEncoder::push_pair(u32 left) {
     std::push_heap(heap_.begin(), heap_.end(), std::greater<>());
 }
 
-// Encodes a long part: a heap holds the pairs that have a merge, ordered by rank, then position.
+// Encodes a long part. A heap holds the pairs that have a merge, ordered by rank, then position.
 // encode_short() scans all pairs for each merge instead.
 void PretokenEncoder::encode_long(std::string_view part) {
     const auto n = static_cast<u32>(part.size());
@@ -146,7 +146,7 @@ void PretokenEncoder::encode_long(std::string_view part) {
         heap_.pop_back();
         ++operations_;
         const auto left = static_cast<u32>(top);
-        // Pairs are deleted lazily: a pair that changed after the push now has another rank, or
+        // Pairs are deleted lazily. A pair that changed after the push now has another rank, or
         // none, and is skipped.
         if (nodes_[left].rank != static_cast<u32>(top >> 32)) continue;
         const u32 right = nodes_[left].next;

@@ -19,8 +19,8 @@
 namespace lm::text {
 
 // Order of calls for a batch: load() one or more times, find(), copy() of all pre-tokens in order,
-// keep(). Several batches may be loaded, but only one batch may be between find() and keep():
-// copy() reads cache entries in place, so no entry may move before copy().
+// keep(). Several batches may be loaded, but only one batch may be between find() and keep(),
+// because copy() reads cache entries in place and no entry may move before copy().
 template <typename Id>
 class PretokenIds {
   public:

@@ -70,8 +70,8 @@ class PortableMerger : public PretokenMerger {
         u8 next[n_pairs + 1], previous[n_pairs + 1];
         u32 n_bytes;
         size_t pretoken;
-        // The two pairs that the last merge created. Their look-ups are pending: settle() reads the
-        // ranks.
+        // The two pairs that the last merge created. Their look-ups are pending until settle()
+        // reads the ranks.
         u32 left, before;
         PairTable::Probe left_probe, before_probe;
     };

@@ -42,8 +42,9 @@ std::string MergeReader::not_there(std::string_view token) const {
     return fmt::format("token '{}' is not in the vocabulary {}", token, vocab_path_);
 }
 
-// Returns the id of the token `both_`, or -1. Tries the previous result and the id after it first:
-// the results of merges are usually in the order of ids, with one or several merges for each id.
+// Returns the id of the token `both_`, or -1. Tries the previous result and the id after it first,
+// because the results of merges are usually in the order of ids, with one or several merges for
+// each id.
 i32 MergeReader::find_result() const {
     for (const size_t id : {last_result_, last_result_ + 1})
         if (index_->has(id, both_)) return static_cast<i32>(id);

@@ -30,9 +30,9 @@ inline constexpr std::string_view tekken =
     LM_CASED("") R"(|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n/]*|)" LM_SPACES;
 inline constexpr std::string_view bloom = " ?[^(\\s|[.,!?…。，、।۔،])]+";
 
-// tiktoken's spelling of the patterns of Llama-3 and Qwen2. Both spellings have the same matches:
-// the possessive quantifiers forbid only backtracking that cannot succeed, and the \s* before the
-// last line end also matches the line ends before it.
+// tiktoken's spelling of the patterns of Llama-3 and Qwen2. Both spellings have the same matches,
+// because the possessive quantifiers forbid only backtracking that cannot succeed, and the \s*
+// before the last line end also matches the line ends before it.
 inline constexpr std::string_view cl100k =
     R"('(?i:[sdmt]|ll|ve|re)|[^\r\n\p{L}\p{N}]?+\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]++[\r\n]*|\s*[\r\n]|\s+(?!\S)|\s+)";
 inline constexpr std::string_view cl100k_one_digit =

@@ -35,7 +35,8 @@ class Pretokenizer {
     virtual ~Pretokenizer() = default;
 
     // Begins a walk over `text`, which must be shorter than 4 GiB and stay unchanged until the walk
-    // ends. Invalid UTF-8 is safe: each invalid byte counts as a character of class "other".
+    // ends. Invalid UTF-8 is safe, because each invalid byte counts as a character of class
+    // "other".
     virtual void start(std::string_view text) = 0;
 
     // Writes the ends of the next pre-tokens in ascending order and returns their number, or 0 at

@@ -76,7 +76,7 @@ class Reader {
 
     void read_model(const Component& model) {
         if (model.type() != "BPE" && !model.type().empty()) model.refuse_type();
-        // unk_token, fuse_unk and byte_fallback change no id, because no text is unknown:
+        // unk_token, fuse_unk and byte_fallback change no id, because no text is unknown.
         // BpeTokenizer checks that every byte has a token.
         model.only({"dropout", "unk_token", "continuing_subword_prefix", "end_of_word_suffix",
                     "fuse_unk", "byte_fallback", "ignore_merges", "vocab", "merges"});
@@ -178,7 +178,7 @@ class Reader {
                       token.content);
     }
 
-    // Hugging Face tokenizers ignores the id in the file: an added token gets its id in the
+    // Hugging Face tokenizers ignores the id in the file. An added token gets its id in the
     // vocabulary, or if it is not in the vocabulary, the next free id. Here another id in the file
     // is an error.
     void check_id(const std::string& content, i64 id) {

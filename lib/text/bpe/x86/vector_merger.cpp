@@ -25,8 +25,8 @@ namespace {
 //   4. Start the look-ups of (previous token, result) and (result, next token).
 // Invariant between steps: tokens and ranks fill the register from the left without holes. All
 // positions after them hold no_token and no_rank. The elements before and after the register in
-// memory also hold no_token. So the first and the last token need no special case: a pair with
-// no_token has no rank.
+// memory also hold no_token. So the first and the last token need no special case, because a pair
+// with no_token has no rank.
 
 // The table of merges for numbers of 16 or of 32 bits, and the values of no_token and no_rank.
 template <typename Number>

@@ -52,8 +52,8 @@ class Gpt2Starts {
         const u64 runs = (m.letter & ~(m.letter << 1 | before_.letter)) |
                          (m.number & ~(m.number << 1 | before_.number)) |
                          (other & ~(other << 1 | before_.other));
-        // A run after U+0020 does not start a pre-token: the U+0020 starts that pre-token, as the
-        // last character of its run of W (see the next step).
+        // A run after U+0020 does not start a pre-token, because the U+0020 starts that pre-token,
+        // as the last character of its run of W (see the next step).
         u64 starts = runs & ~(m.blank << 1 | before_.blank);
         starts |= m.space & ~(m.space << 1 | before_.space);
         // Starts at the last character of each run of W. A whitespace character of n bytes is the

@@ -13,9 +13,9 @@
 namespace lm::text {
 namespace {
 
-// Reads characters as CharReader does, but skips runs of a class faster: it keeps one bit mask for
-// each character class over a window of the text. A window begins at a character. Inside the
-// window, a skip scans the masks; beyond its end, it decodes characters.
+// Reads characters as CharReader does, but skips runs of a class faster, because it keeps one bit
+// mask for each character class over a window of the text. A window begins at a character. Inside
+// the window, a skip scans the masks; beyond its end, it decodes characters.
 class MaskReader {
   public:
     void start(std::string_view text) {
