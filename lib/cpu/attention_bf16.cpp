@@ -47,9 +47,9 @@ u16* elements(const device::View& view, i64 offset) {
     return static_cast<u16*>(view.data) + offset;
 }
 
-// Returns the strip of `rows` queries from `query` on. Its keys are the keys of the block from the
-// first to the last that one of these queries may see by the causal mask, rounded up to whole
-// vectors. Computes the dropout factors.
+// Returns the strip of `rows` queries from `query` on. Its keys are the first keys of the block, up
+// to the last key that the causal mask allows for one of these queries. The number of keys is
+// rounded up to whole vectors. Computes the dropout factors.
 template <typename Args>
 ScoreStrip strip_of(const HeadRows<Args>& head, i64 query, i64 rows, i64 key, i64 n_keys,
                     float* scores, float* factors) {

@@ -129,7 +129,7 @@ void backward_query(const AttentionBackward& a, const Head<T, AttentionBackward>
 
 template <typename T>
 void backward(const AttentionBackward& a) {
-    // dqkv is zeroed first, because backward_query() only adds: all queries that see a key share
+    // dqkv is zeroed first, because backward_query() only adds. All queries that see a key add to
     // the key's dk and dv.
     std::ranges::fill(a.dqkv.span<T>(), T{0});
     for (i64 sample = 0; sample < a.qkv[0]; ++sample) {

@@ -12,7 +12,7 @@
 namespace lm::cpu {
 namespace {
 
-// The key of a oneDNN primitive: the properties that determine it.
+// The key of a oneDNN primitive: the properties that determine the primitive.
 struct TileShape {
     GemmForm form;
     i64 m, n, k, lda, ldb, ldc;

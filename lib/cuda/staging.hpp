@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copies between a GPU and pageable host memory through pinned staging buffers. A direct copy would
 // block the CPU and reach only a fraction of the bus bandwidth. Two buffers alternate: while the
-// GPU copies one, the CPU fills or empties the other.
+// GPU copies one buffer, the CPU fills or empties the other buffer.
 #pragma once
 
 #include <cuda_runtime.h>

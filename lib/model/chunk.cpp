@@ -99,8 +99,8 @@ void GptChunk::forward(Context& context, const MicroBatch& micro_batch) {
 }
 
 // Computes a layer up to the MLP's activation. First adds `branch` to the residual stream. An empty
-// `branch` means that attention_norm.stream has the stream already: it is the input of a stage, or
-// was kept for recomputation.
+// `branch` means that attention_norm.stream already has the stream, because the stream is the input
+// of a stage or was kept for recomputation.
 void GptChunk::forward_layer(const Pass& pass, const MicroBatchActivations& act, i64 layer,
                              const View& branch) {
     const auto index = static_cast<size_t>(layer);

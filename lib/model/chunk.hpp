@@ -58,7 +58,7 @@ class GptChunk {
     const MicroBatchActivations& slot(int slot) const { return slots_[static_cast<size_t>(slot)]; }
     int n_slots() const { return static_cast<int>(slots_.size()); }
 
-    // The residual stream [R, C] compute: stage_input() at the start of a chunk without the
+    // Return the residual stream, [R, C] compute: stage_input() at the start of a chunk without the
     // embedding, stage_output() at the end of a chunk without the head. Before forward(), the
     // caller receives the input into stage_input(). backward() overwrites the input with its
     // gradient. forward() writes the output to stage_output(). Before backward(), the caller

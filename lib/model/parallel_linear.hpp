@@ -35,9 +35,9 @@ struct RowLinear {
 View row_linear_forward(const Pass& pass, const RowLinear& linear);
 
 // Returns `dbias`, [C] fp32, the gradient of a row-parallel layer's bias, if the backward of the
-// next norm computes this gradient: that backward sums the branch's gradient while it writes the
-// gradient, which saves a read. Returns none with sequence parallelism, where the norm has only a
-// part of the rows.
+// next norm computes this gradient. The norm's backward sums the branch's gradient while it writes
+// that gradient, which saves a read. Returns none with sequence parallelism, where the norm has
+// only a part of the rows.
 inline View folded_bias(const Pass& pass, const View& dbias) {
     return pass.setup.tensor.sequence_parallel() ? View{} : dbias;
 }

@@ -16,9 +16,9 @@
 namespace lm::parallel {
 namespace {
 
-// One number for each kind of state and each tensor of a rank: the sum of the hashes of the
-// elements that the rank holds (device::Fingerprint). The sums of a tensor's parts add up to the
-// sum of the tensor, so tensors that are split over data ranks can be compared as well.
+// One number for each kind of state and each tensor of a rank. The number is the sum of the hashes
+// of the elements that the rank holds (device::Fingerprint). The sums of a tensor's parts add up to
+// the sum of the tensor, so tensors that are split over data ranks can be compared as well.
 using Fingerprints = std::vector<u64>;  // [kind][tensor]
 
 // Adds the fingerprint of the part of `tensor` that `state` holds to `out`, [1] int64.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Linear layers on a GPU or on the emulator: with and without fused epilogues, alignment and
-// autotuning.
+// Tests linear layers on a GPU or on the emulator: with and without fused epilogues, with operands
+// of any alignment, and with autotuning.
 #include <algorithm>
 #include <cstdlib>
 #include <map>
@@ -126,7 +126,7 @@ TEST_CASE("tuned products are correct, with the same bits on every device that u
     }
     CHECK(choices.kept.size() > 20);
     CHECK(choices.n_found == static_cast<int>(choices.kept.size()));
-    // The library's GELU is an approximation: it is used for 16-bit types only.
+    // The library's GELU is an approximation, so it is used for 16-bit types only.
     const auto n_gelu = std::ranges::count_if(choices.kept, [](const auto& kept) {
         return kept.first.find("epilogue gelu") != std::string::npos;
     });

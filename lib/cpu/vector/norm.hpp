@@ -41,7 +41,7 @@ void norm_row(const NormRow& row, i64 n) {
 
 // With xhat = (sum - mean) * rstd and g = dy * weight:
 // dsum = dsum_in + rstd * (g - mean(g) - xhat * mean(g * xhat)). RMSNorm has no mean(g) term. dsum
-// may alias dsum_in: the second pass reads each element before it writes it.
+// may alias dsum_in, because the second pass reads each element before it writes the element.
 void norm_backward_row(const NormBackwardRow& row, i64 n) {
     Vec sum_g{};
     Vec sum_gx{};

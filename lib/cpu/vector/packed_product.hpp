@@ -130,8 +130,8 @@ LM_INLINE void turn_strip(const Words& w, i64 first, float* packed) {
     }
 }
 
-// Packs a strip that is partly outside of the operand: only n of its rows or columns exist, and the
-// missing ones become zero.
+// Packs a strip that is partly outside of the operand. Only n of its rows or columns exist; the
+// missing rows or columns become zero.
 template <i64 of_strip, typename Words>
 LM_INLINE void pack_part(const Words& w, i64 first, i64 n, float* packed) {
     for (i64 k = 0; k < w.n_words; ++k) {
@@ -232,8 +232,8 @@ LM_INLINE void packed_tile(i64 words, const float* a, const float* b, float* c, 
     }
 }
 
-// Computes a tile that is only partly inside of c: writes the tile to a small array, and copies the
-// rows x cols that c has.
+// Computes a tile that is only partly inside of c. Writes the tile to a small array, and copies the
+// `rows` rows and `cols` columns that c has.
 template <typename Multiply>
 LM_INLINE void packed_edge(i64 words, const float* a, const float* b, float* c, i64 ldc, i64 rows,
                            i64 cols, bool accumulate) {

@@ -37,7 +37,8 @@ AttentionInput input_of(const Args& a, std::initializer_list<device::View> more)
 }
 
 // Computes delta = rowsum(dout * out) over a head's columns (FlashAttention-2, algorithm 2, line
-// 4). Eight lanes process a row of [B*T*H, D]. Memory bound: dout and out are read once.
+// 4). Eight lanes process a row of [B*T*H, D]. The kernel is bound by memory bandwidth; it reads
+// dout and out once.
 constexpr int delta_threads = 256;
 constexpr int delta_lanes = 8;
 constexpr int delta_rows = delta_threads / delta_lanes;

@@ -218,7 +218,7 @@ __global__ __launch_bounds__(n_threads) void attention_backward_keys_kernel(
     }
     wait_for_copies<0>();
     __syncthreads();
-    // The results pass through k and v in shared memory: a warp overwrites only rows that no other
+    // The results pass through k and v in shared memory. A warp overwrites only rows that no other
     // warp reads.
     store_gradient(dk, input.scale, k, row, input, head_0.k, dqkv, first, first_piece);
     store_gradient(dv, 1.0F, v, row, input, head_0.v, dqkv, first, first_piece);

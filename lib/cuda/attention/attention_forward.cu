@@ -87,7 +87,7 @@ __device__ void weigh(Sums<m_tiles, n_tiles>& scores, OnlineSoftmax<m_tiles>& so
 }
 
 // Adds the ALiBi bias. With `mask`, sets scores of keys that the query does not see to -inf.
-// `query` and `key` are those of the lane's first element.
+// `query` and `key` are the query and the key of the lane's first element.
 template <typename T, int m_tiles, int n_tiles>
 __device__ void bias_and_mask(Sums<m_tiles, n_tiles>& scores, const AttentionHead<T>& head,
                               const int (&starts)[m_tiles][2], int query, int key, bool mask) {

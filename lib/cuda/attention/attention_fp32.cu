@@ -3,7 +3,7 @@
 // tiles. It uses fused multiply-adds instead of tensor cores, which do not support fp32. For the
 // output and dQ, a thread computes the row of one query and loops over the keys. For dK and dV, a
 // thread computes the rows of one key and loops over the queries. No row has two writers, and no
-// thread waits for another one.
+// thread waits for another thread.
 #include "cuda/attention/attention_kernels.cuh"
 
 namespace lm::cuda {

@@ -21,7 +21,7 @@ bool cudnn_attention_backward(device::Context& context, const device::AttentionB
 
 namespace {
 
-// Returns the path of the cuDNN plugin: it is in the directory of this plugin.
+// Returns the path of the cuDNN plugin, which is in the directory of this plugin.
 std::string plugin_path() {
     Dl_info info;
     if (dladdr(reinterpret_cast<void*>(&plugin_path), &info) == 0) return cudnn_plugin_file;

@@ -2,8 +2,8 @@
 // A choice is stored as text: "fused" or "apart" (separate kernels for the epilogue), then the
 // words of cublasLtMatmulAlgo_t. cublasLt.h permits storing these words and using them with the
 // same version of the library. So the key contains the version of the library, and the GPU.
-// key_text() and text_of() define a file format: a stored choice is found only by exactly the same
-// key text.
+// key_text() and text_of() define a file format. A stored choice is found only with exactly the key
+// text that it was stored with.
 #include "cuda/gemm/autotune.hpp"
 
 #include <fmt/format.h>

@@ -60,8 +60,8 @@ struct FusedProduct {
 };
 
 // A function that performs the product's epilogue by separate kernels. For dgelu and bias_gradient
-// it is called after the product. For bias it is called before the product: it writes the bias to
-// every row of c, and the product is added to c, so that the sum is rounded once. For gelu and
+// it is called after the product. For bias it is called before the product. It then writes the bias
+// to every row of c, and the product is added to c, so that the sum is rounded once. For gelu and
 // gelu_bias the function also performs the product.
 class Rest {
   public:

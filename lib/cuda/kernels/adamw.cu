@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // AdamW (Loshchilov & Hutter, 2019) over a rank's parameters: reads gradient, moments and master
 // once, writes moments, master and the 16-bit weight once. The table of parts is passed as a kernel
-// argument, so that one launch, or a few, update a whole model.
+// argument, so that one launch or a few launches update a whole model.
 #include <algorithm>
 
 #include "cuda/cuda_device.hpp"

@@ -18,13 +18,13 @@ struct Add {
         return a + b;
     }
 };
-// Returns NaN when an argument is NaN; fmaxf() would return the other argument.
+// Returns NaN when an argument is NaN. fmaxf() would return the argument that is not NaN.
 struct Max {
     __device__ float operator()(float a, float b) const { return maximum(a, b); }
 };
 
-// Returns the reduction over the warp to every lane; all 32 lanes must call it. A butterfly: each
-// step combines a lane with the lane whose number differs in one bit.
+// Returns the reduction over the warp to every lane; all 32 lanes must call it. In each step, a
+// lane combines its value with the value of the lane whose number differs in one bit (butterfly).
 template <typename Op, typename T>
 __device__ T warp_reduce(T value, Op op = {}) {
     for (int distance = warp_size / 2; distance > 0; distance /= 2) {

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Cross-entropy over one rank's columns of the logits. One block processes a row: the statistics
-// take one pass (online softmax, Milakov & Gimelshein 2018), and the gradient takes one pass, which
-// overwrites the logits. No fp32 copy of a row is stored. On a rank with all columns, one kernel
-// performs both passes and keeps the row in shared memory, so that it reads the logits once.
+// Cross-entropy over one rank's columns of the logits. One block processes a row. It computes the
+// statistics in one pass (online softmax, Milakov & Gimelshein 2018), and the gradient in a second
+// pass, which overwrites the logits. No fp32 copy of a row is stored. On a rank with all columns,
+// one kernel performs both passes and keeps the row in shared memory, so that it reads the logits
+// once.
 #include "cuda/cuda_device.hpp"
 #include "cuda/kernels/block_reduce.cuh"
 #include "cuda/kernels/mma.cuh"

@@ -23,8 +23,8 @@ inline DropoutNumbers dropout_numbers(const device::Dropout& dropout) {
 }
 
 // The 128 bits of one Philox block: bits 16 * i to 16 * i + 15 are the random number of element 8 *
-// block + i. number() selects words by conditions, not by an index: with a variable index the
-// compiler would place the array in local memory instead of registers.
+// block + i. number() selects words by conditions, because with a variable index the compiler would
+// place the array in local memory instead of registers.
 struct DropoutBlock {
     u32 word[4];
     __device__ u32 number(int i) const {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Embedding lookup and its gradient. The gradient uses no atomics, so that its bits are the same in
-// every run: the loader orders the rows of dout by their table row (data/sampling/row_order.hpp),
-// and each table row sums its rows of dout in the order of the batch.
+// every run. The loader orders the rows of dout by their table row (data/sampling/row_order.hpp),
+// and the kernels sum the rows of dout of each table row in the order of the batch.
 #include "cost/cuda_scratch.hpp"
 #include "cuda/cuda_device.hpp"
 #include "cuda/kernels/kernel_launch.cuh"
@@ -56,7 +56,7 @@ static_assert(chunk % ahead == 0 && chunk <= sum_threads);
 template <typename T>
 struct Sums {
     const i32* index;  // [n]: the table row of each row of dout, plus `start`
-    const i32* order;  // [n]: rows of dout; those of equal table rows are adjacent and ascending
+    const i32* order;  // [n]: rows of dout; rows with equal table rows are adjacent and ascending
     i64 n;
     i64 start;
     i64 n_table_rows;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Norms of the heads of query and key. Bound by memory bandwidth. W is the number of adjacent
-// columns that a lane accesses at a time. W = 8: a group of 1 to 32 lanes processes a head in
-// registers; 8 columns of a 16-bit type are 16 bytes. W = 1, for widths and addresses that do not
-// allow W = 8: a warp processes a head, and a lane has columns lane, lane + 32, ...
+// Norms of the heads of query and key. The kernels are bound by memory bandwidth. W is the number
+// of adjacent columns that a lane accesses at a time. W = 8: a group of 1 to 32 lanes processes a
+// head in registers; 8 columns of a 16-bit type are 16 bytes. W = 1, for widths and addresses that
+// do not allow W = 8: a warp processes a head, and a lane has columns lane, lane + 32, ...
 #include <bit>
 
 #include "cost/cuda_scratch.hpp"
@@ -38,8 +38,8 @@ struct Shape {
     bool centred;
     __device__ int groups() const { return warp_size / lanes; }  // heads of a warp at a time
     __device__ int lane() const { return static_cast<int>(threadIdx.x) % lanes; }
-    // Return the number of this thread's group: group() counts the groups of all blocks,
-    // group_of_block() those of this block.
+    // Return the number of this thread's group: group() among the groups of all blocks,
+    // group_of_block() among the groups of this block.
     __device__ i64 group() const { return i64{blockIdx.x} * warps * groups() + group_of_block(); }
     __device__ int group_of_block() const { return static_cast<int>(threadIdx.x) / lanes; }
 };

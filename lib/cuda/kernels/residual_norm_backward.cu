@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // Dropout, residual sum and norm backward. With xhat = (sum - mean) * rstd and g = dy * weight:
 // norm'(dy) = rstd * (g - mean(g) - xhat * mean(g * xhat)); RMSNorm has no mean(g) term. dweight
-// has the column sums of dy * xhat, dbias those of dy, dbranch_bias those of dbranch, or of dsum if
-// there is no dbranch.
+// has the column sums of dy * xhat, dbias has the column sums of dy, and dbranch_bias has the
+// column sums of dbranch, or of dsum if there is no dbranch.
 //
-// Two implementations. Rows of 16-bit types that fit into the registers of a block are read once
-// (residual_norm_registers.cuh). All other rows (fp32, long rows, widths that are not a multiple of
-// 8, unaligned addresses) are processed by the general kernels below: one for the parameter
-// gradients, then one for dsum and dbranch, each of which reads dy and sum.
+// There are two implementations. Rows of 16-bit types that fit into the registers of a block are
+// read once (residual_norm_registers.cuh). All other rows (fp32, long rows, widths that are not a
+// multiple of 8, unaligned addresses) are processed by the general kernels below: one for the
+// parameter gradients, then one for dsum and dbranch, each of which reads dy and sum.
 #include "cost/cuda_scratch.hpp"
 #include "cuda/cuda_device.hpp"
 #include "cuda/kernels/column_sums.cuh"

@@ -6,8 +6,9 @@
 // block_rows rows in all. A thread has the same columns in every row: `steps` steps of W columns.
 // So it sums the parameter gradients of its columns in registers, and the block writes one partial
 // sum per column at the end. A thread loads dy and sum of its next row before it waits in sum_row()
-// for the other threads of its row. With max_steps steps per row the registers are full: the thread
-// loads dy and sum at the start of the row, and computes StepValues twice instead of keeping them.
+// for the other threads of its row. With max_steps steps per row the registers are full. Then the
+// thread loads dy and sum at the start of the row, and computes StepValues twice instead of keeping
+// them.
 #pragma once
 
 #include <algorithm>
@@ -252,8 +253,8 @@ __device__ void write_parts(float* parts, i64 width, const float (&dweight)[step
 
 // Block b processes rows b * block_rows to (b + 1) * block_rows - 1, blockDim.y at a time. All
 // threads run the same number of iterations, also without a row (`on` false), because sum_row() has
-// a barrier. dsum may alias dsum_in or sum: a thread loads its elements of a row before it stores
-// them, and the elements that it loads ahead are of another row.
+// a barrier. dsum may alias dsum_in or sum, because a thread loads its elements of a row before it
+// stores them, and the elements that it loads ahead are of another row.
 template <typename T, int steps, bool with_dropout>
 __global__ void __launch_bounds__(register_threads, resident_blocks(steps, with_dropout))
     backward_in_registers(const Backward<T> a, float* parts, i64 block_rows) {

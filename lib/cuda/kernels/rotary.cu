@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Rotary position embedding, in place. Bound by memory bandwidth. A block processes one token, a
-// thread eight pairs at a time. For all heads but the first, the token's angles are read from the
-// L1 cache. Both elements of a pair are read and written by the same thread, so working in place is
-// safe.
+// Rotary position embedding, in place. The kernel is bound by memory bandwidth. A block processes
+// one token, a thread eight pairs at a time, or one pair if they are not aligned. For all heads but
+// the first, the token's angles are read from the L1 cache. Both elements of a pair are read and
+// written by the same thread, so working in place is safe.
 #include "cuda/cuda_device.hpp"
 #include "cuda/kernels/kernel_launch.cuh"
 #include "cuda/kernels/vector.cuh"

@@ -289,7 +289,7 @@ std::optional<ChannelError> NcclChannel::poll(double timeout_s) {
     }
     reap();
     if (pending_.empty()) return std::nullopt;
-    // Only the oldest operation can time out, because the later ones wait for it in the stream.
+    // Only the oldest operation can time out, because later operations wait for it in the stream.
     ChannelOperation& first = *pending_.front();
     const double now_s = monotonic_s();
     if (first.since_s < 0) {

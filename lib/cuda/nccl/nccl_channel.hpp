@@ -132,9 +132,9 @@ class NcclChannel {
 // too.
 void end_together(const Communicators& comms) noexcept;
 
-// Aborts communicators, which stops their running kernels. Uses one NCCL group call for all:
-// the abort of a single communicator may wait for the device, where kernels of other communicators
-// may wait for missing ranks.
+// Aborts communicators, which stops their running kernels. Uses one NCCL group call for all,
+// because the abort of a single communicator may wait for the device, where kernels of other
+// communicators may wait for missing ranks.
 void abort_together(const Communicators& comms) noexcept;
 
 }  // namespace lm::cuda

@@ -22,8 +22,8 @@ std::filesystem::path path_next_to_plugin() {
     return std::filesystem::path(info.dli_fname).parent_path() / file;
 }
 
-// Opens NCCL: the library in the directory of the plugin, else the one that the dynamic linker
-// finds.
+// Opens the NCCL library in the directory of the plugin, or if there is none, the library that the
+// dynamic linker finds.
 void* open_library() {
     std::error_code ignored;
     const std::filesystem::path path = path_next_to_plugin();

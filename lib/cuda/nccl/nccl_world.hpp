@@ -40,7 +40,7 @@ class NcclWorld {
     double timeout_s() const { return timeout_s_; }
 
     // Initializes the communicator of a new channel with `ids`, runs the channel's first
-    // operations, which make connections, and adds the channel to the monitored ones. Throws
+    // operations, which make connections, and adds the channel to the monitored channels. Throws
     // Error(failure) on timeout. Collective over the channel's ranks.
     void form(const std::shared_ptr<NcclChannel>& channel, const std::vector<ncclUniqueId>& ids);
     // Runs operations of the same kind and in the same memory as `largest`; their sizes double up

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Replaces liblm_cudnn.so: attention by its definition, for the problems that cuDNN supports. Like
-// cuDNN it requires an aligned workspace and overwrites it.
+// Replaces liblm_cudnn.so. Computes attention by its definition. Like cuDNN, it requires an aligned
+// workspace and overwrites it.
 #include <fmt/format.h>
 
 #include <cmath>

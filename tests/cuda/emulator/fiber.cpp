@@ -29,8 +29,8 @@ Fiber::~Fiber() {
 
 #if defined(__x86_64__)
 
-// Pushes the callee-saved registers of the System V ABI, switches stacks, and pops those of the
-// other stack.
+// Pushes the callee-saved registers of the System V ABI, switches stacks, and pops these registers
+// from the other stack.
 extern "C" void emulator_switch(void** from, void* to);
 asm(R"(
 .text

@@ -20,7 +20,7 @@ constexpr size_t page = 4096;
 constexpr size_t alignment = 256;  // guaranteed by cudaMalloc
 constexpr int canary = 0xc5;
 // Allocations of this size and more use physical memory only for accessed pages, and are zero
-// instead of NaN: for tests of offsets above 2^31.
+// instead of NaN. Tests of offsets above 2^31 need such allocations.
 constexpr size_t sparse_bytes = size_t{1} << 30;
 
 struct Allocation {

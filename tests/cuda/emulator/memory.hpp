@@ -13,7 +13,8 @@ namespace emulator {
 // (MiB) would be exceeded. Allocations of 1 GiB and more are zero, and physical memory is used only
 // for pages that are accessed.
 void* allocate_device(size_t bytes);
-// As memset, for a part of an allocation. Filling with zeros releases physical memory.
+// Does the work of memset() for a part of an allocation. Filling 1 GiB or more with zeros releases
+// physical memory.
 void fill_device(void* target, int value, size_t bytes);
 // Returns false when `data` is not an allocation. Ends the process when the bytes around it were
 // overwritten.

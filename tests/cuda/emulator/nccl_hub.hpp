@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// The hub of an emulated communicator, whose members are threads or processes of this machine: a
-// thread in the process that created the communicator's id, with a socket to each member. It
-// compares the members' operations, computes the results, and sends each member its part.
+// The hub of an emulated communicator. The members are threads or processes of this machine. The
+// hub is a thread in the process that created the communicator's id, and has a socket to each
+// member. It compares the members' operations, computes the results, and sends each member its
+// part.
 #pragma once
 
 #include <cstddef>
