@@ -30,8 +30,8 @@ int print_cause(const std::vector<std::string>& logs, const OutputFlags& output)
     if (!found) {
         warn(
             "no line of the logs states why the job ended (number of lines: {}), so the job is "
-            "still "
-            "running or was killed: add the logs of Slurm or of the launcher to the arguments",
+            "still running or was killed: add the logs of Slurm or of the launcher to the "
+            "arguments",
             n_lines);
         return static_cast<int>(Exit::answer_is_no);
     }

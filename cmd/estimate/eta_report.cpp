@@ -21,10 +21,8 @@ void note_assumptions(const metrics::LogSummary& log, double gap_s) {
     if (log.n_unseen_starts() > 0) {
         note(
             "number of logs that begin after a pause of more than {1} (--gap) and do not state "
-            "when "
-            "their program started: {0}: the pause counts as waiting for a job, except for the "
-            "mean "
-            "time of the restarts that the logs state",
+            "when their program started: {0}: the pause counts as waiting for a job, except for "
+            "the mean time of the restarts that the logs state",
             log.n_unseen_starts(), human_duration(gap_s));
     }
     if (log.n_unclear_logs() > 0) {

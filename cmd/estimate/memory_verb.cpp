@@ -75,8 +75,8 @@ std::vector<Column> columns() {
         {"total", "total", Unit::bytes, "the sum; lm-train allocates exactly these bytes"},
         {"save_buffer", "save buffer", Unit::bytes,
          "with --save, host memory in addition to the total: the copy of the rank's part of a "
-         "checkpoint, "
-         "weights + masters + moments / data-parallel ranks (lm-train --async-save-buffer)"}};
+         "checkpoint, weights + masters + moments / data-parallel ranks (lm-train "
+         "--async-save-buffer)"}};
 }
 
 std::vector<Value> row_of(i64 stage, i64 n_layers, const cost::MemoryPlan& plan) {
@@ -118,8 +118,7 @@ void add_verdict(Printout& printout, const Flags& flags, const Largest& largest,
             figures.begin() + 1,
             {"nccl", "NCCL", Unit::bytes, largest.nccl,
              "an estimate: two connections of 10 MiB for each channel of a group, which has at "
-             "most "
-             "24 channels, or 16 for the tied embedding; 2 connections for each link of a "
+             "most 24 channels, or 16 for the tied embedding; 2 connections for each link of a "
              "pipeline"});
     }
     if (flags.memory) {

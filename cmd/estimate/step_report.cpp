@@ -133,8 +133,8 @@ std::vector<Figure> step_parts(const StepQuery& query, const cost::StepTime& tim
         seconds("tensor_s", "tensor parallelism", time.busiest.tensor_s,
                 std::string("bound by ") + (in_node ? "the node's links" : "the network") +
                     ": 2 all-reduces of B T h in each pass of a layer (arXiv 1909.08053, section "
-                    "3); on "
-                    "a ring, between nodes also on double binary trees where these are faster"),
+                    "3); on a ring, between nodes also on double binary trees where these are "
+                    "faster"),
         seconds("host_s", "waiting for the host", time.busiest.host_s,
                 "where the host starts kernels more slowly than the GPU runs them"),
         seconds("messages_s", "messages between stages", time.messages_s,

@@ -69,8 +69,7 @@ std::shared_ptr<const text::Tokenizer> tokenizer_for(
         if (!args.force) {
             run_error(args.prefix,
                       "was made by another tokenizer ({}) than the given tokenizer: give the "
-                      "tokenizer of "
-                      "the data, or use --force",
+                      "tokenizer of the data, or use --force",
                       metadata->tokenizer.type);
         }
         warn("{}: was made by another tokenizer ({}) than the given tokenizer", args.prefix,

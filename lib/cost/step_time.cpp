@@ -118,8 +118,7 @@ Parts parts_of(const SimulatedStep& step, const Hardware& gpu, const TrainingPro
     Parts parts{.stages = virtual_stages(step, gpu, trainer),
                 .message_s = message_s(step, gpu),
                 .durations = {}};
-    // If messages do not overlap with computation, a stage waits in each pass for two messages: one
-    // that it receives and one that it sends.
+    // If messages do not overlap with computation, the time of one message prolongs each pass.
     const double wait_s = trainer.overlaps_messages ? 0 : parts.message_s;
     parts.durations.passes.clear();
     parts.durations.message_s = trainer.overlaps_messages ? parts.message_s : 0;
