@@ -12,8 +12,9 @@ Usage: ./check.sh [--all] [--long] [--fuzz] [--preset NAME] [--jobs N]
              about 50 minutes
   --long     also run the proofs (ctest label proof), which may take hours
   --fuzz     also run the fuzzers, 2,000 runs of each
-  --preset NAME  build preset [release]; dev has debug information
-  --jobs N   compilers at a time [all cores]; tests: one more
+  --preset NAME  build preset, by default release; dev has debug information
+  --jobs N   number of compilers that run at a time, by default the number of cores; one more test
+             than that runs at a time
 END
 }
 

@@ -7,7 +7,7 @@ usage() {
     cat <<'END'
 Usage: ./demo.sh [--dir DIR] [--seconds N] [--bin DIR] [CORPUS.jsonl]
 Builds the tools, converts a corpus to tokens, trains a small GPT-2 on the CPU, stops half-way, resumes,
-verifies the checkpoint, converts the model and prints what it writes. A corpus is JSON Lines with a
+verifies the checkpoint, converts the model and prints text that it writes. A corpus is JSON Lines with a
 "text" in each line. The default corpus is an English manual (7 MB) from a Debian package.
   --dir DIR    output directory; its contents are replaced [demo-run]
   --seconds N  approximate time of the training [120]

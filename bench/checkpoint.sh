@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 # Measures saves and loads of checkpoints of 4.26 GB, and in the same run the lower bounds that the disk sets.
-# bench/checkpoint.sh [DIR]; needs an idle machine, 5 GB of memory and 20 GB of free space at DIR [a new directory in .].
+# bench/checkpoint.sh [DIR]; needs an idle machine, 5 GB of memory and 20 GB of free space in DIR (by default .).
 # Environment, with defaults: BUILD (build/release), ROUNDS (1), LAYERS (24). LAYERS=50 gives checkpoints of 8.2 GB and needs
 # twice the memory and space.
 set -euo pipefail

@@ -183,7 +183,7 @@ int main(int argc, char** argv) {
     if (!io::exists(step)) {
         const Stopwatch watch;
         save(ckpt::claim(argv[1]), config, parallel, ranks_per_node);
-        std::printf("saved by one process in %.1f s; run again to measure without it\n",
+        std::printf("saved by one process in %.1f s; run again to measure without this save\n",
                     watch.elapsed_s());
     }
     i64 n_index = 0;

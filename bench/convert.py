@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Measures lm-convert in every direction for a model of 4.0 GB against `cp` of the same bytes in the same run.
 
-bench/convert.py [DIR] [--build build/release] [--rounds 1]: a Markdown table on stdout; needs 20 GB at DIR [.].
+bench/convert.py [DIR] [--build build/release] [--rounds 1]: a Markdown table on stdout; needs 20 GB in DIR (default: .).
 Both commands read files that are not in the page cache and make their output durable. The peak is VmHWM of /proc.
 """
 import argparse

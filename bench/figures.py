@@ -25,7 +25,7 @@ def commit():
 
 
 def append(path, figure, value, unit, of_commit=None):
-    """Appends one figure to the file `path`; `of_commit`: the commit whose programs were measured [this tree's]."""
+    """Appends one figure to the file `path`; `of_commit`: the commit whose programs were measured, by default this tree's."""
     time = datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
     record = {"figure": figure, "value": value, "unit": unit, "commit": of_commit or commit(), "machine": machine(), "time": time}
     with open(path, "a", encoding="utf-8") as file:

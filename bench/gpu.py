@@ -11,8 +11,8 @@ gpu-results.jsonl), one JSON object a line; a failing stage appends its reason, 
 them as Markdown, for bench/cuda.md. copy and the pytorch stages need PyTorch 2.5 or later for CUDA in this Python, and are skipped
 where it is not installed; cuDNN's attention is skipped where the build has none.
 
---within: starts no stage that should end later, ends the last one in time, and lists the omitted stages; a stage that
-should take longer by itself is refused. --llmc: a directory with the train_gpt2cu of llm.c, built there.
+--within: omits and lists the stages that are expected to end later than SECONDS after the start, and ends a running stage
+at that time. A stage that is expected to take longer than SECONDS by itself is refused. --llmc: a directory with the train_gpt2cu of llm.c, built there.
 --scale: divides the shapes, and --device: computes without a GPU (cpu, or cuda with LM_PLUGIN_DIR naming the emulated
 one), to test this script. The programs are those of build/release, or of the archive that contains this file; LM_BUILD
 names another build.
@@ -332,7 +332,7 @@ def main():
         return table(args.results)
     for stage in args.stages:
         if stage not in STAGES:
-            usage(f"no stage '{stage}': one of {' '.join(STAGES)}, table")
+            usage(f"no stage '{stage}': use one of {' '.join(STAGES)}, table")
         if stage.endswith("-llmc") and not args.llmc:
             usage(f"stage '{stage}': --llmc is missing: the directory of llm.c's train_gpt2cu")
     stages = args.stages or [stage for stage in STAGES if args.llmc or not stage.endswith("-llmc")]

@@ -2,9 +2,9 @@
 // Measures the time that a training spends on reading its dataset:
 //   loader_speed PREFIX [MICRO_BATCH [SAMPLES_PER_S]]
 // Prints the time until the first micro-batch with a cold page cache, and the highest rate at which
-// the loader delivers micro-batches. For a training of SAMPLES_PER_S [10000] samples of 2048 tokens
-// a second in micro-batches of MICRO_BATCH [8], also prints the share of the time spent in the
-// loader.
+// the loader delivers micro-batches. For a training of SAMPLES_PER_S samples of 2048 tokens a second
+// (by default 10,000) in micro-batches of MICRO_BATCH samples (by default 8), also prints the share
+// of the time spent in the loader.
 #include <fcntl.h>
 #include <unistd.h>
 

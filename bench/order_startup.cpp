@@ -2,7 +2,7 @@
 // Measures the time and memory until the first sample: order_startup DIR DOCUMENTS [stateless|
 // megatron [CACHE]]. Creates DIR/startup.{bin,idx} when missing (20 bytes a document; the .bin is a
 // sparse file), then opens it and reads samples in the named order. CACHE is the directory in which
-// that order's index files are cached [none].
+// that order's index files are cached; by default they are not.
 #include <sys/resource.h>
 
 #include <cstdio>

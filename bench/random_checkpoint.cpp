@@ -25,7 +25,7 @@ spec::ModelConfig gpt2_1b() {
     return config;
 }
 
-// Writes floats in (-0.0625, 0.0625) with random mantissas.
+// Writes floats with magnitudes in [1/32, 1/16) and random mantissas.
 void fill(std::span<std::byte> to, u64 key, i64 first) {
     auto* const values = reinterpret_cast<u32*>(to.data());
     constexpr u32 exponent = 0x3d000000;  // 1/32

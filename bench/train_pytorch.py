@@ -3,13 +3,13 @@
 """Measures PyTorch on the same training step as lm-train (bench/run.sh, bench/gpu.py): one JSON object on stdout.
 
 GPT-2 124M's shape by default, no dropout; bf16 is autocast over fp32 parameters, as PyTorch users train. A step is
-forward, backward, clipping to 1.0 and AdamW. Tokens are random: their values do not matter for the speed. The median
-over the timed steps is what counts.
+forward, backward, clipping to 1.0 and AdamW. Tokens are random: their values do not matter for the speed. The reported
+time of a step is the median of the timed steps.
 
 On a CPU the models are those of Hugging Face's transformers. With --device cuda they are those of pytorch_model.py,
 which need PyTorch alone, compiled together with the loss; AdamW is the fused one; attention is
-scaled_dot_product_attention, by its own flash kernels (--attention flash) or by whichever PyTorch takes, cuDNN's among
-them (--attention default). A step's tokens go through in micro-batches, as lm-train's.
+scaled_dot_product_attention, with PyTorch's flash kernels (--attention flash) or with the kernels that PyTorch selects,
+possibly cuDNN's (--attention default). A step's tokens are split into micro-batches, as in lm-train.
 """
 import argparse
 import json
@@ -35,13 +35,13 @@ parser.add_argument("--groups", type=int, help="Llama: key and value heads; defa
 parser.add_argument("--ffn", type=int, help="Llama: width of the MLP; default: 8/3 of the hidden size")
 parser.add_argument("--vocab", type=int, default=50304)
 parser.add_argument("--batch", type=int, default=4, help="sequences in a step")
-parser.add_argument("--micro-batch", type=int, help="sequences that go through together; default: all")
+parser.add_argument("--micro-batch", type=int, help="sequences of one forward and backward; default: all")
 parser.add_argument("--seq", type=int, default=256)
 parser.add_argument("--threads", type=int, default=2)
 parser.add_argument("--warmup", type=int, default=2)
 parser.add_argument("--steps", type=int, default=8)
 parser.add_argument("--recompute", action="store_true",
-                    help="layers are computed again in backward, where all do not fit; transformers' models only")
+                    help="recompute the layers in backward, to save memory; for transformers' models only")
 args = parser.parse_args()
 cuda = args.device == "cuda"
 own = (args.model or ("own" if cuda else "transformers")) == "own"

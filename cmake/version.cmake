@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # Run by cmake -P: writes OUTPUT, a C++ file that defines lm::version(), when it would change. In a git checkout
-# of SOURCE the text is VERSION+COMMIT, with ".changed" when files differ from the commit; the plain VERSION at the tag
-# vVERSION and in a tree that is not a checkout.
+# of SOURCE the text is VERSION+COMMIT, with ".changed" when files differ from the commit. It is the plain VERSION at
+# the tag vVERSION and in a tree that is not a checkout.
 set(text ${VERSION})
 find_program(GIT git)
 if(GIT AND EXISTS ${SOURCE}/.git)

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Packs a build into lm-utils-VERSION-linux-x86_64.tar.gz, which runs on another x86-64 Linux after unpacking.
 
-gpu_kit: lm-utils-VERSION-gpu-kit.tar.gz, with the programs of tests/gpu.sh and bench/gpu.py, without docs.
+`gpu_kit` packs lm-utils-VERSION-gpu-kit.tar.gz instead, with the programs of tests/gpu.sh and bench/gpu.py and without docs.
 
 The archive contains the installation and every library that it needs except libc, the CUDA driver, the CUDA libraries
 and MPI, which the machine provides. The programs find the libraries by DT_RPATH, which also applies to the libraries of
@@ -48,8 +48,8 @@ BUNDLE_TEXT = """# lm-utils VERSION for Linux on x86-64
 Put `bin` on the PATH. The programs need Linux NEEDED or later (`ldd --version`). On an older system put `bin-with-glibc` there
 instead: its scripts start the same programs with the archive's own C library.
 
-GPUs need NVIDIA's driver and libcublasLt, several of them libnccl, attention by cuDNN needs libcudnn and libnvrtc; `mpirun`
-needs an MPI library. The machine provides these.
+A GPU needs NVIDIA's driver and libcublasLt. Several GPUs also need libnccl, and cuDNN's attention needs libcudnn and
+libnvrtc. `mpirun` needs an MPI library. The machine provides these.
 The directory may be moved. docs/install.md describes other ways to install, `third-party` has the licences.
 """
 DT_NULL, DT_RPATH, DT_RUNPATH = 0, 15, 29
@@ -237,7 +237,7 @@ def parse_arguments():
     parser = argparse.ArgumentParser(prog="bundle", description=__doc__.split("\n")[0])
     parser.add_argument("build", metavar="BUILD-DIRECTORY")
     parser.add_argument("what", nargs="?", choices=["bundle", "gpu_kit"], default="bundle",
-                        help="bundle, or gpu_kit: with the tests and benchmarks of a GPU, without docs [bundle]")
+                        help="bundle (default), or gpu_kit, which has the tests and benchmarks of a GPU and no docs")
     parser.add_argument("--licence", action="append", default=[], metavar="NAME=FILE",
                         help="the licence of a library that no Debian package owns")
     args = parser.parse_args()

@@ -10,7 +10,7 @@ All other arguments are those of lm_eval. model_args:
   dtype=bf16            type of the matrices in memory; default: that of the checkpoint
   threads=N             default: one per core
   program=PATH          lm-ckpt; default: the one in PATH
-  max_gen_toks=N        tokens that a task without a limit of its own may generate [256]
+  max_gen_toks=N        tokens that a task without a limit of its own may generate (default 256)
 """
 import itertools
 import json
