@@ -4,7 +4,7 @@
 
 namespace lm::train {
 
-// Sets the variables below. Call it before the process starts a thread: setenv() races with
+// Sets the variables below. Call it before the process starts a thread, because setenv() races with
 // getenv() in other threads.
 //
 // CUDA_DEVICE_MAX_CONNECTIONS=32, the maximum, because streams that share one of the driver's work

@@ -150,8 +150,8 @@ bool counts_starts(const RunConfig& config) {
     return !config.checkpoints.save.empty() && !config.action.benchmark;
 }
 
-// Counts this start in --save. Throws when this start is the third in a row from the same step.
-// Collective.
+// Counts this start in --save. Throws when the two previous starts from this step have saved no
+// newer step (count_start()). Collective.
 void count_start_together(const RunConfig& config, const std::optional<ckpt::Checkpoint>& from,
                           comm::Group& world) {
     if (!counts_starts(config)) return;
@@ -190,8 +190,8 @@ std::vector<double> own_product_tflops(const TrainerConfig& config, device::Devi
     }
 }
 
-// Prints the devices. If the job has several hosts, warns of hosts that differ from the others.
-// Collective.
+// Prints the devices. If the job has several hosts, warns of hosts that differ from the other
+// hosts. Collective.
 void describe_and_check_hosts(const RunConfig& config, device::Device& device,
                               const std::vector<std::string>& hosts, comm::Group& world,
                               TrainingLog& log) {

@@ -38,7 +38,7 @@ struct LoopRules {
     bool evaluates = true;               // --eval-iters is not 0 and there is a validation set
     bool tests = false;                  // there is a test set, and --eval-iters is not 0
     bool saves = true;                   // --save is given
-    std::vector<spec::SaveRange> saved;  // iterations with a save, in addition to the last one
+    std::vector<spec::SaveRange> saved;  // iterations with a save; the run also saves at its end
     std::optional<i64> local_save_interval;
     std::optional<i64> exit_interval;   // iterations of this run
     std::optional<i64> exit_iteration;  // iteration of the whole training

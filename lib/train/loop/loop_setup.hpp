@@ -22,7 +22,8 @@ double forward_passes(const RunConfig& config, const data::DataSets& data);
 // Returns the number of tokens of a global batch of an evaluation.
 double evaluation_tokens(const RunConfig& config);
 // Returns the number of iterations, after the first, in which --benchmark measures each operation.
-// Measuring takes time itself, so the throughput is computed from the other iterations.
+// Measuring takes time itself, so --benchmark computes the throughput from the iterations in which
+// it does not measure operations.
 i64 timed_iterations(const RunConfig& config, const optim::Counters& start);
 
 }  // namespace lm::train

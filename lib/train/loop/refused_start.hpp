@@ -8,7 +8,7 @@
 namespace lm::train {
 
 // Appends the error of a start to --log-file, and to --log-json as an event "error". Call it for
-// errors before run(), which writes its own errors to the logs. Does not throw: a file that cannot
+// errors before run(), which writes its own errors to the logs. Does not throw. A file that cannot
 // be written is skipped.
 void log_refused_start(const config::LoggingFlags& logging, const Error& error) noexcept;
 

@@ -25,7 +25,7 @@ struct RankSample {
     double own_s() const;
 };
 
-// Finds a rank that stays slower than the others.
+// Finds a rank that stays slower than the other ranks.
 class StragglerRule {
   public:
     static constexpr double ratio = 1.1;      // own time of a slow rank / lower median of all ranks
@@ -57,8 +57,8 @@ class LeakRule {
   public:
     static constexpr std::array<double, 3> windows_s = {600, 3600, 6 * 3600};
     static constexpr double parts_per_window = 6;
-    static constexpr size_t n_parts =
-        7;  // compared parts: one window lies between the first and the last
+    // The number of compared parts. The first and the last of them are one window apart.
+    static constexpr size_t n_parts = 7;
     // Adds a measurement at `time_s`. Returns the hours until `available_bytes` are used up, if
     // they are fewer than 24 and if the memory has grown from each part of a window to the next.
     // Returns a value only once.

@@ -53,8 +53,8 @@ Exit dry_run(const config::TrainFlags& flags, std::string command_line, StartedR
             if (checkpoint) adopt_schedule(*config, *checkpoint);
         });
         problems.check([&] { check_writable(config->checkpoints, config->logging); });
-        // The plan may be for another cluster with another file system. Then too little disk space
-        // on this host is not an error of the plan.
+        // With --world-size the plan may be for a cluster with another file system. So too little
+        // disk space on this host is then not an error of the plan.
         problems.check_limit([&] {
             check_room_for_run(*config, checkpoint ? checkpoint->manifest().counters.iteration : 0,
                                checked);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Flags that have no effect together with the other flags.
+// Finds flags that have no effect in combination with the other flags of the command line.
 #pragma once
 
 #include "config/train_flags.hpp"

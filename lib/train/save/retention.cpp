@@ -135,8 +135,8 @@ void Retention::join() {
 std::string Retention::manifest_to_verify(i64 step) const {
     try {
         const std::vector<i64> steps = ckpt::steps_in(generation_.directory);
-        // Names of directories suffice here: an incomplete step among them can at most cause an
-        // unneeded verification.
+        // The names of the directories suffice here, because an incomplete step among them can only
+        // cause a verification that is not needed.
         const bool removes =
             !rules_.keep.empty() && !ckpt::steps_to_remove(steps, rules_.keep, step).empty();
         const bool reduces = rules_.full_steps && *rules_.full_steps < std::ssize(steps);

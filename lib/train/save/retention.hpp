@@ -20,8 +20,8 @@ namespace lm::train {
 // Throws Error(usage) naming --save-retain.
 ckpt::PruneRules parse_retain(const std::string& text);
 
-// Applies the rules. No step is deleted before the newest one is verified, so at least one verified
-// step always exists. All functions are collective unless stated otherwise.
+// Applies the rules. No step is deleted before the newest step is verified, so that a verified step
+// remains. All functions are collective unless stated otherwise.
 class Retention {
   public:
     // `generation`: its directory is needed on all ranks. `world` outlives this object.

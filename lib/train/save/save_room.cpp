@@ -42,7 +42,8 @@ i64 max_checkpoints(const RunConfig& config, i64 start) {
     return std::min(std::ssize(steps), std::ssize(steps) - std::ssize(removed) + 1);
 }
 
-// Checks that --local-save has space for two steps: the step that is kept, and the next one.
+// Checks that --local-save has space for two local steps, the newest complete step and the step
+// that is being saved.
 void check_local_room(const std::string& local_save, i64 checkpoint_bytes, i64 n_nodes) {
     if (local_save.empty()) return;
     const i64 copies = n_nodes > 1 ? 2 : 1;  // a node's own files, and its partner's

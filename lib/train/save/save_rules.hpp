@@ -17,8 +17,9 @@ struct SaveRules {
     // --save-schedule, or --save-interval as one range. Empty: the run saves only at its end.
     std::vector<spec::SaveRange> ranges;
     std::optional<ckpt::PruneRules> retain;  // --save-retain
-    double retry_s = 60;                     // --save-retry
-    // --exit-before-limit; nullopt: the end of the batch job is ignored, as in a run without saves.
+    double retry_s = 60;                     // --save-retry, in seconds
+    // --exit-before-limit in seconds; nullopt: the run ignores the end of the batch job. Without
+    // --save and in a benchmark it is nullopt.
     std::optional<double> before_limit_s;
 };
 

@@ -13,8 +13,8 @@
 
 namespace lm::train {
 
-// Host memory whose pages exist already, so that the first copy to it is as fast as later ones.
-// Move-only.
+// Host memory whose pages exist already, so that the first copy to it is as fast as later copies.
+// Not copyable and not movable.
 class HostBuffer {
   public:
     HostBuffer() = default;
@@ -37,9 +37,9 @@ class Snapshot {
     // Allocates a buffer of `bytes` bytes. `n_threads` threads copy.
     Snapshot(i64 bytes, int n_threads) : buffer_(bytes), n_threads_(n_threads) {}
 
-    // Copies the pieces to the buffer. When the buffer is too small, the pieces that are written
-    // first are not copied: the writer reads them in their original places, which must not change
-    // until wait_for_originals() returns.
+    // Copies the pieces to the buffer. When the buffer is too small, does not copy the pieces that
+    // are written first. The writer reads these pieces in their original places, which must not
+    // change until wait_for_originals() returns.
     void take(std::vector<ckpt::Piece> pieces);
 
     // Returns the pieces for ckpt::write_pieces(), in the buffer or in their original place.

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Trial steps on a GPU. Before the GPUs of the ranks are connected, each rank runs the steps of its
-// place in the layout alone, on groups without other members. The reason: the first use of an
-// algorithm of cuBLASLt or of a plan of cuDNN may load code into the GPU, and loading may wait
-// until the GPU is idle. In a pipeline step the GPU may never become idle, because it waits for a
-// message that depends on this rank, so the job would hang.
+// place in the layout alone, on groups without other members. This is necessary because the first
+// use of an algorithm of cuBLASLt or of a plan of cuDNN may load code into the GPU, and loading may
+// wait until the GPU is idle. In a pipeline step the GPU may never become idle, because it waits
+// for a message that depends on this rank, so the job would hang.
 #pragma once
 
 #include <vector>
