@@ -61,7 +61,7 @@ void add_log(Printout& printout, const metrics::LogSummary& log) {
               "a program starts (messages of Megatron and lm-train); in a log without them, the "
               "iteration decreases, or a log begins after a pause of --gap");
     add_count(figures, "repeated", "repeated iterations", log.repeated_iterations(),
-              "computed again after a restart");
+              "computed again after a restart or a rollback");
     add_seconds(figures, "repeated_s", "time repeated", log.repeated_s(),
                 "time of their first computation, which was discarded");
     if (log.wall_s()) {

@@ -95,7 +95,8 @@ void add_interval_figures(std::vector<Figure>& figures, const cost::GoodputPlan&
     add_seconds(figures, "daly", "best interval by Daly", cost::daly_interval_s(plan.save_s, m),
                 "sqrt(2 C M) (1 + sqrt(C / 2M) / 3 + C / 18M) - C; FGCS 22, 2006, equation 37");
     add_seconds(figures, "best_interval", "best interval by simulation", best_s,
-                "the shortest mean of simulated runs, over intervals from Daly's / 8 to x 8");
+                "the interval whose simulated runs take the least time on average; tried: 1/8 to 8 "
+                "times Daly's");
     figures.push_back({"best_interval_iterations", "  in iterations", Unit::count,
                        iterations_of(best_s, step_s),
                        "for --save-interval; interval / time of an iteration"});

@@ -56,7 +56,8 @@ std::vector<Column> columns() {
          "uniform: floor(L (r+1) / PP) - floor(L r / PP) for stage r; otherwise by "
          "--pp-partition-method"},
         {"weights", "weights", Unit::bytes,
-         "4 bytes (2 with --bf16, --fp16) x the rank's elements, blocks aligned to 32"},
+         "4 bytes (2 with --bf16 or --fp16) x the rank's elements; each tensor is padded to a "
+         "multiple of 32 elements"},
         {"masters", "masters", Unit::bytes,
          "fp32 copies of 16-bit weights: 4 bytes x elements; with ZeRO stage 1 / data-parallel "
          "ranks"},

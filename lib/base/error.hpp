@@ -20,7 +20,7 @@ enum class Exit : int {
     failure = 3,            // run-time failure: data, I/O, device, communication
     self_stopped = 4,       // training stopped itself: non-finite values or no progress
     bug = 70,               // an internal check failed
-    run_again = 75,         // stopped before the end, with its state saved
+    run_again = 75,         // stopped before the end; the same command continues
     do_not_run_again = 76,  // stopped by the kill switch
     superseded = 77         // a newer run uses the checkpoint directory
 };

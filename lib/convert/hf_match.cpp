@@ -57,7 +57,8 @@ void check_hf_config(const std::string& hf, const spec::ModelConfig& expected) {
     const HfModel found = read_model(path);
     if (const auto unfit = misfit(*found.architecture, expected)) {
         fail(Exit::answer_is_no, path,
-             "the checkpoint has {2} ({1}), which model_type '{0}' cannot have",
+             "model_type '{0}' cannot be this checkpoint's, which has {2} ({1}): give the "
+             "config.json of the right model",
              found.architecture->model_type, unfit->flag, unfit->has);
     }
     const std::string text = differences(found, expected);

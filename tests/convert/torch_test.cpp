@@ -156,7 +156,8 @@ TEST_CASE("views with offsets and strides are read") {
         const auto value = static_cast<float>(i);
         data.append(reinterpret_cast<const char*>(&value), 4);
     }
-    // [2, 3] with strides (1, 7) from element 2 on: columns of a transposed view.
+    // [2, 3] with strides (1, 7) from element 2 on: rows 2 and 3 of the transpose of a [3, 7]
+    // matrix.
     test::write(
         scratch / "f.pt",
         zip_of(archive(tensor_pickle("K\x18", "(K\x02K\x03t", "(K\x01K\x07t", "K\x02"), data)));

@@ -37,7 +37,7 @@ if [ "$(id -u)" = 0 ] && command -v setpriv >/dev/null; then
         setpriv --reuid=65534 --regid=65534 --clear-groups --bounding-set=-all lm-ckpt show private
 fi
 
-# verify: a sound checkpoint, then one flipped bit, a missing file, and `latest` without its step.
+# verify: an intact checkpoint; then one flipped bit, a missing file, a truncated file, and a `latest` that names a missing step.
 expect 0 '' lm-ckpt verify c --quiet
 [ "$(grep -c ': ok: ' out)" = 4 ] || fail "verify: $(cat out)"
 cp -r c d

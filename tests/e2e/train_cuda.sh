@@ -189,7 +189,7 @@ if [ -n "${LM_PLUGIN_DIR:-}" ]; then
     grep -q "attention: using the kernels of lm-train instead of cuDNN: the dropout mask of cuDNN differs from that of lm-train" declined.log.err ||
         fail "not noted: $(cat declined.log.err)"
     train repeatable.log gpt2 cuda --train-iters 1 --bf16 --attention-backend fused --deterministic-mode
-    grep -q "attention-backend fused: ignored: --deterministic-mode uses lm-train's kernels" repeatable.log.err ||
+    grep -q "attention-backend fused: ignored: --deterministic-mode uses lm-train's attention kernels" repeatable.log.err ||
         fail "not noted: $(cat repeatable.log.err)"
 fi
 

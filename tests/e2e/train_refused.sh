@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# A batch that --on-spike or --on-nan refused stays refused when the run is killed before its next save. The resumed run, without
-# the fault, has the lines of the run that was not killed, and of the run with --skip-train-iteration-range.
+# A batch that --on-spike or --on-nan refused stays refused when the run is killed before its next save. No fault is
+# injected into the resumed run, which logs the same lines as the run that was not killed, and as a run with
+# --skip-train-iteration-range.
 # labels: e2e
 # shellcheck source=tests/e2e/common.bash
 . "$(dirname "$0")/common.bash"

@@ -113,6 +113,7 @@ TEST_CASE("a step after an evaluation posts its receives as any other step") {
     const Log other_step = last.train(3);
     last.evaluate(3);
     Log after = last.train(3);
-    // The buffer's last gradient was sent by the step before the evaluation.
+    // The buffer's last gradient was sent, and waited for, in the step before the evaluation. So
+    // the first receive after the evaluation is like that of the first step.
     CHECK(after == other_step);
 }

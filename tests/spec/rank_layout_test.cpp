@@ -390,7 +390,7 @@ TEST_CASE("interleaved stages have equal numbers of layers, and so have their ch
             }
         }
     }
-    // The embedding and the head are units of their own: 14 units on 4 stages of 2 chunks.
+    // 14 layers, the embedding and the head are 16 units: two for each of the 8 chunks.
     config.n_layers = 14;
     for (i64 stage = 0; stage < 4; ++stage) {
         const ParallelConfig parallel{

@@ -24,7 +24,8 @@ ckpt::StepEntry without_manifest(i64 step) {
     return {.step = step, .path = {}, .manifest = std::nullopt, .reason = "damaged"};
 }
 
-// A directory whose newest step is the tip of a branch of generation 1 only.
+// Returns the lineage of a directory with these steps: the newest is the tip, and all are of
+// generation 1.
 ckpt::Lineage directory(std::vector<ckpt::StepEntry> steps) {
     ckpt::Lineage lineage;
     if (!steps.empty()) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The exchange of the samples of hosts, whose members are threads.
+// Tests exchange_samples(). Each member of the group is a thread and stands for one host.
 #include "train/node_check.hpp"
 
 #include "base/error.hpp"

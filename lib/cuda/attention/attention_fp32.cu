@@ -45,8 +45,8 @@ __device__ int row_of_thread() {
     return static_cast<int>(blockIdx.x * n_threads + threadIdx.x);
 }
 
-// Returns the scaled score q k, with the bias of ALiBi, as an exponent of 2: the softmax's weight
-// is 2^(score - lse).
+// Returns the scaled score q k, with the bias of ALiBi, times log2(e): the softmax's weight is
+// 2^(score - lse * log2(e)).
 __device__ float score_of(const AttentionHead<float>& head, float q_k, int query, int key) {
     return fmaf(head.slope, static_cast<float>(key - query), q_k) * head.scale_2;
 }

@@ -48,7 +48,8 @@ class RefusedIterations {
     const RefusedRange* find(i64 iteration) const;
 
   private:
-    // Adds the ranges of the file at `path` on rank 0.
+    // Rank 0 only: adds the ranges of the file at `path` that no known range contains. Notes those
+    // that begin after the iteration `start`.
     void adopt(const std::string& path, i64 start);
 
     std::string path_;  // empty: this rank writes no file

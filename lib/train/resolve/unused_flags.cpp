@@ -60,7 +60,9 @@ void check_unused_flags(const config::TrainFlags& flags, bool on_gpus) {
     given.ignore(!flags.device.deterministic_mode, {"--autotune"},
                  "--deterministic-mode uses the first algorithm that cuBLASLt proposes");
     if (on_gpus && flags.device.deterministic_mode && flags.device.attention_backend == "fused") {
-        note("--attention-backend fused: ignored: --deterministic-mode uses lm-train's kernels");
+        note(
+            "--attention-backend fused: ignored: --deterministic-mode uses lm-train's attention "
+            "kernels instead of cuDNN's");
     }
     if (on_gpus && (flags.device.attention_backend == "unfused" ||
                     flags.device.attention_backend == "local")) {

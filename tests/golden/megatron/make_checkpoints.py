@@ -124,7 +124,8 @@ class Run:
                          post_process=parallel_state.is_pipeline_last_stage(**ends),
                          share_embeddings_and_output_weights=not args.untie_embeddings_and_output_weights,
                          position_embedding_type=args.position_embedding_type, vp_stage=stage)
-        with torch.no_grad():  # so that no tensor is constant
+        # Norm weights are all ones at the start, and biases all zeros. Makes their elements differ.
+        with torch.no_grad():
             for i, (key, value) in enumerate(sorted(model.named_parameters())):
                 if value.dim() == 1:
                     value += 0.01 * torch.arange(value.numel()) + 0.001 * i
