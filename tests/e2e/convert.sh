@@ -60,7 +60,7 @@ truncate -s -8 several/global_step4/model.safetensors
 mv several/global_step4/config.json config.json
 expect 2 'several/global_step4: exists without config.json: remove the directory' lm-convert many/global_step* --output-dir several/
 mv config.json several/global_step4
-expect 3 'several/global_step4/model.safetensors: expected .* truncated' lm-convert many/global_step* --output-dir several
+expect 3 'several/global_step4/model.safetensors: its safetensors header requires .* truncated' lm-convert many/global_step* --output-dir several
 expect 2 'several/global_step2: exists with the format hf-gpt2, expected megatron-lm' \
     lm-convert many/global_step* --to megatron-lm --output-dir several
 
@@ -168,7 +168,7 @@ expect 2 "bert/config.json: expected model_type 'gpt2', .*, got 'bert'" lm-conve
 cp -r hf bare; rm bare/model.safetensors
 expect 2 'bare: contains no weights .expected model.safetensors, .*give the directory of a model' lm-convert bare x --to native
 cp -r hf cut; truncate -s -10 cut/model.safetensors
-expect 3 'cut/model.safetensors: expected .* truncated' lm-convert cut x --to native
+expect 3 'cut/model.safetensors: its safetensors header requires .* truncated' lm-convert cut x --to native
 LM_IO_FAULT=fail:7 expect 3 'cannot' lm-convert c x --to hf-gpt2
 nothing_under x
 echo "lm-convert: all as promised"

@@ -121,7 +121,7 @@ for device in cpu cuda; do
         if [ "$timed" = 0 ]; then
             grep -q '^operations were not timed' bench.log || fail "$counts: $(cat bench.log)"
         else
-            grep -Eq "^operations: .* ms per iteration over $timed others" bench.log || fail "$counts: $(cat bench.log)"
+            grep -Eq "^operations: .* ms per iteration over $timed other iterations" bench.log || fail "$counts: $(cat bench.log)"
             grep -Eq '^linear_forward +18 ' bench.log || fail "$counts: not 18 products an iteration: $(cat bench.log)"
         fi
     done

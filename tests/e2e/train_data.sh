@@ -193,7 +193,7 @@ run mapped.log lm-train "${args[@]}" "${megatron[@]}" --data-cache-path cache
 diff <(values own.log) <(values built.log) || fail "--data-cache-path: built: other samples"
 diff <(values own.log) <(values mapped.log) || fail "--data-cache-path: mapped: other samples"
 [ "$(grep -c 'built the sample index of data_text_document, .* in ' built.log.err)" = 2 ] || fail "--data-cache-path: nothing built"
-! grep 'made in' mapped.log.err || fail "--data-cache-path: built again"
+! grep 'built the sample index' mapped.log.err || fail "--data-cache-path: built again"
 [ "$(find cache -type f | wc -l)" = 2 ] || fail "--data-cache-path: $(ls cache)"
 
 # Megatron evaluates once more after the last iteration, on the next samples.
@@ -215,7 +215,7 @@ wrong 2 'lm-train: --seq-length: .*the valid split of data_text_document has [0-
 wrong 2 'lm-train: data_text_document.json: the data was made with a vocabulary of 257 ids, the model has 100' lm-train "${args[@]}" --vocab-size 100
 for part in bin idx; do cp data_text_document.$part bare.$part; done
 expect 3 '^lm-train: bare.bin: document [0-9]+ has the id 256 at its token [0-9]+, but the model.s vocabulary has 200 ids' lm-train "${args[@]}" --data-path bare --vocab-size 200
-wrong 2 'lm-train: --data-path: .*two|exclude' lm-train "${args[@]}" --train-data-path bare
+wrong 2 'lm-train: --train-data-path: cannot be combined with --data-path: give one of the two' lm-train "${args[@]}" --train-data-path bare
 wrong 2 'two sets have the name' lm-train "${model[@]}" "${schedule[@]}" --train-data-path data_text_document \
     --valid-weighted-split-paths "a: 1 0:1 data_text_document" "a: 1 0:1 data_text_document"
 echo "lm-train: data and schedules as promised"
