@@ -89,7 +89,8 @@ void check_inputs(const std::vector<EarlierRun::Input>& earlier, const io::Order
     }
     if (earlier.size() != current.size()) {
         usage_error(path,
-                    "the earlier run had {} inputs, this run has {}: give the same inputs, or "
+                    "the number of inputs is {} in the earlier run, {} in this one: give the same "
+                    "inputs, or "
                     "--force without --resume to start again",
                     earlier.size(), current.size());
     }
@@ -137,7 +138,7 @@ std::string difference_of_origins(const io::Json& existing, const io::Json& curr
         const i64 before = io::json_get<i64>(was, "number", "origin");
         if (number == before)
             return "it was made from other inputs, or the inputs have changed since";
-        return fmt::format("it was made from {} inputs, not {}", before, number);
+        return fmt::format("its number of inputs was {}, not {}", before, number);
     }
     return "";
 }

@@ -164,7 +164,7 @@ kill_everywhere() { # FILE
         LM_IO_FAULT=kill:$k quietly "$lm" --input "$1" --output-prefix f --append-eod --resume --quiet --workers 1 || got=$?
         [ $got = 137 ] || break
         if [ -e f.unfinished/complete ]; then
-            expect 2 'the earlier run had 1 inputs, this run has 2|complete, but it was made from 1 inputs, not 2' "$lm" --input "$1" b.jsonl --output-prefix f --append-eod --resume
+            expect 2 'the number of inputs is 1 in the earlier run, 2 in this one|complete, but its number of inputs was 1, not 2' "$lm" --input "$1" b.jsonl --output-prefix f --append-eod --resume
         fi
         "$lm" --input "$1" --output-prefix f --append-eod --resume --quiet --json > stats 2> err || fail "$1: resume after kill $k: $(cat err)"
         grep -Eq '"documents":[1-9].*"left_out_documents":\{"text":[0-9]+\}' stats || fail "$1: kill $k: statistics: $(cat stats)"
@@ -249,7 +249,7 @@ other() { # PATTERN ARGUMENTS...
     expect 2 "k_text_document: exists and is complete, but $1: replace it with --force" "$lm" --output-prefix k --append-eod --resume "${@:2}"
     [ ! -e k.unfinished ] || fail "a refused --resume leaves k.unfinished"
 }
-other 'it was made from 1 inputs, not 2' --input large.jsonl b.jsonl
+other 'its number of inputs was 1, not 2' --input large.jsonl b.jsonl
 other 'it was made from other inputs, or the inputs have changed since' --input a.jsonl
 other 'it was made with --shard "0/1", not "1/2"' --input large.jsonl --shard 1/2
 other 'it was made with --keep-empty false, not true' --input large.jsonl --keep-empty

@@ -99,7 +99,7 @@ TEST_CASE("the origin of an output distinguishes another run from the same run")
     f.options.keep_empty = false;
     f.add_input("b.jsonl", "two\n");
     CHECK(difference_of_origins(origin, origin_of(f.describe())) ==
-          "it was made from 1 inputs, not 2");
+          "its number of inputs was 1, not 2");
     f.options.inputs = {f.dir / "b.jsonl"};
     CHECK(difference_of_origins(origin, origin_of(f.describe())).find("other inputs") !=
           std::string::npos);

@@ -171,9 +171,9 @@ void read_vocabulary(const Args& args, const PickleValue* checkpoint_info, i64 r
     const i64 stated = original ? original->integer : args.integer("vocab_size", 0);
     if (requested > 0 && requested < stated) {
         usage_error("--vocab-size",
-                    "must be at least {}, the size of the vocabulary in {}, got {}: {} tokens "
-                    "would be lost",
-                    stated, args.path(), requested, stated - requested);
+                    "must be at least {}, the size of the vocabulary in {}, got {}: a smaller "
+                    "vocabulary would lose tokens",
+                    stated, args.path(), requested);
     }
     const i64 size = requested > 0 ? requested : stated;
     model.vocab_known = size > 0;
