@@ -84,6 +84,8 @@ if [ -z "$bin" ]; then
     tools/install-deps
     mkdir -p build
     cmake --preset release >build/release.log || fail "cmake failed, see build/release.log"
+    : >build/build.log
+    echo "progress: tail -f $root/build/build.log"
     cmake --build build/release -j "$(nproc)" --target programs >build/build.log ||
         fail "the build failed, see build/build.log"
     bin=$root/build/release/bin

@@ -6,6 +6,20 @@
 root=$(realpath "$(dirname "$0")/../..")
 # shellcheck source=tests/e2e/common.bash
 . "$root/tests/e2e/common.bash"
+
+# The build states where its progress is, and install-deps why it makes .cudnn. In this copy of the tree all packages are
+# installed, pip has no index, and the build fails.
+mkdir -p tree/tools fake/bin
+cp "$root/demo.sh" tree/
+cp "$root/tools/install-deps" tree/tools/
+printf '#!/bin/sh\ncase $* in --build*) exit 1 ;; esac\n' >fake/bin/cmake
+printf '#!/bin/sh\necho installed\n' >fake/bin/dpkg-query
+printf '#!/bin/sh\necho "Cuda compilation tools, release 13.0, V13.0.48"\n' >fake/bin/nvcc
+chmod +x fake/bin/*
+expect 1 'demo.sh: the build failed, see build/build.log' env PATH="$PWD/fake/bin:$PATH" CUDACXX="$PWD/fake/bin/nvcc" PIP_NO_INDEX=1 tree/demo.sh
+grep -q "^progress: tail -f $PWD/tree/build/build.log$" out || fail "no progress: $(cat out)"
+grep -q '^install-deps: making .cudnn, for attention on GPUs, because nvcc is installed: downloading nvidia-cudnn-frontend' err || fail "$(cat err)"
+
 make_corpus corpus.jsonl 2000
 expect 0 '' "$root/demo.sh" --bin "$bin" --dir run --seconds 1 corpus.jsonl
 grep -q '^lm-train ended with 75: saved, run again$' out || fail "no stop: $(cat out)"
