@@ -116,7 +116,8 @@ void add_sync(cli::Options& options) {
     verb.values_added("--logs", &args->logs, "PATTERN",
                       "also copy the matching files to DEST/logs");
     add_rules(verb, args->rules);
-    verb.flag("--verify", &args->verify, "compare the bytes of the steps that DEST already has");
+    verb.flag("--verify", &args->verify,
+              "also compare the bytes of the steps that DEST already has with those of SRC");
     verb.value("--bwlimit", &args->bwlimit, "SIZE", "copy at most SIZE bytes per second");
     verb.value("--retries", &args->retries, "N", "repeat a failed transfer at most N times");
     verb.flag("--quiet,-q", &args->quiet, "show no progress");

@@ -48,8 +48,8 @@ struct StepRecord {
 
 // One evaluation of one dataset.
 struct ValidationRecord {
-    std::string name = "validation";  // or the name of the dataset
-    std::string when;                 // "iteration 1000", "the end of training for val data"
+    std::string name = "validation";  // or "test", or the name of a group of data
+    std::string when;                 // "iteration 1000", "the end of training for test data"
     i64 iteration = 0;
     i64 consumed_samples = 0;
     i64 consumed_tokens = 0;

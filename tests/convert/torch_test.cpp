@@ -228,8 +228,8 @@ TEST_CASE("hostile pickles are refused, and nothing is executed") {
     refused("\x80\x02", "truncated");
     refused("\x80\x04\x95" + le(1000, 8), "a frame exceeds");
     refused("\x80\x02NQ.", "a persistent id is not a storage");
-    // Repeated references to the memo multiply the items. Items are shared, and their number is
-    // bounded.
+    // A hostile pickle refers to one memo entry again and again, so that the number of its items
+    // would grow without limit. The parser shares such items, and bounds their number.
     std::string bomb = "\x80\x02]q";
     bomb += '\0';
     for (int i = 0; i < 40; ++i) bomb += std::string("0(", 2) + std::string(200, 'h');

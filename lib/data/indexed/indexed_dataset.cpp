@@ -229,7 +229,7 @@ IndexedDataset IndexedDataset::open(const std::string& prefix) {
     }
     if (bytes != bin_size) {
         run_error(bin, "{} bytes, but its index requires {}: {}", bin_size, bytes,
-                  bin_size < bytes ? "truncated" : "belongs to another index");
+                  bin_size < bytes ? "truncated" : "it may belong to another index");
     }
     if (load<i64>(d.documents_) != 0 ||
         load<i64>(d.documents_ + 8 * d.n_documents_) != d.n_sequences_) {

@@ -266,11 +266,15 @@ bool TrainingLoop::skip() {
     const bool finite = refused == nullptr || refused->rolled_back || refused->spike;
     log_.skipped(progress_.done, next_rates().lr, batch, finite);
     if (iteration == last) {
-        note("{}: skipped iterations {} to {}, up to sample {}",
-             by_flag == nullptr ? (refused->rolled_back ? "rollback" : "refused before the restart")
+        const i64 first = by_flag != nullptr ? by_flag->first : refused->first;
+        note("skipped {}, up to sample {}: {}",
+             first == last ? fmt::format("iteration {}", last)
+                           : fmt::format("iterations {} to {}", first, last),
+             progress_.done.samples,
+             by_flag == nullptr ? (refused->rolled_back ? "a rollback refused the data"
+                                                        : "an earlier start refused the data")
              : rate_advances    ? "--skip-train-iteration-range"
-                                : "--iterations-to-skip",
-             by_flag != nullptr ? by_flag->first : refused->first, last, progress_.done.samples);
+                                : "--iterations-to-skip");
     }
     return true;
 }

@@ -73,7 +73,7 @@ void Pace::announce(double iteration_s) {
         left_s < 1000 * year_s ? iso_time(static_cast<i64>(unix_time_s() + left_s))
                                : "after the year 3000");
     if (left_s >= year_s) {
-        warn("{}: give fewer --train-tokens, a smaller model or more ranks", text);
+        warn("{}: shorten the training, or give a smaller model or more ranks", text);
         return;
     }
     const i64 to_log = config_.logging.interval - done_.iteration % config_.logging.interval;

@@ -31,7 +31,7 @@ class StepStop {
     void report(std::string_view signal) const;
 
     comm::Group& world_;
-    bool can_end_;  // true without pipeline stages: no rank waits for a message of another stage
+    bool can_end_;  // true without a pipeline, because then no rank waits for another stage
     bool cuda_;
     i64 micro_batch_ = 0;  // micro-batches of this rank that have begun in the iteration
     i64 check_every_ = 1;  // micro-batches
