@@ -136,7 +136,7 @@ expect 1 '' lm-ckpt diff c/global_step9 c/global_step12 --json
 script -qec "stty cols 80; NO_COLOR=1 lm-ckpt diff c/global_step9 c/global_step12 -q" /dev/null </dev/null >terminal || [ $? = 1 ]
 grep -q ' of .* differ' terminal || fail "diff on a terminal: $(cat terminal)"
 [ "$(tr -d '\r' <terminal | wc -L)" -le 80 ] || fail "diff: a line of more than 80 columns: $(cat terminal)"
-expect 3 'corrupt: use another step' lm-ckpt diff c/global_step12 d/global_step12
+expect 3 'corrupt .see lm-ckpt verify.: use another step' lm-ckpt diff c/global_step12 d/global_step12
 
 # prune.
 expect 2 'at least one of' lm-ckpt prune c

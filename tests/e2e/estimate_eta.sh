@@ -196,7 +196,7 @@ done
 # The assumptions about a log that does not state its start, and about logs without time stamps.
 jq -c 'select(.kind == "step") | .time += 3600' second.json >cut.json
 run lm.json lm-estimate eta first.json cut.json --json
-grep -q 'note: number of logs that begin after a pause of more than 10 min (--gap) and do not state when their program started: 1:' lm.json.err || fail "$(cat lm.json.err)"
+grep -q 'note: number of logs that begin after a pause of more than 10 min 00 s (--gap) and do not state when their program started: 1:' lm.json.err || fail "$(cat lm.json.err)"
 [ "$(field lm.json log restarts)" = 1 ] || fail "$(cat lm.json)"
 awk -v w="$(field lm.json time_use waiting)" 'BEGIN { exit !(w > 7100 && w < 7201) }' || fail "$(cat lm.json)"
 grep -v '^lm-train' train.log | grep -E '^ iteration +[0-9]+/' >iterations.log

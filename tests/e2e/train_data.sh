@@ -102,7 +102,7 @@ for flag in --position-embedding-type --hysteresis; do
     grep -q "^lm-train: note: $flag: ignored: " quiet.log.err || fail "no note of $flag: $(cat quiet.log.err)"
 done
 grep -q '^ > architecture rope positions, LayerNorm, ' quiet.log || fail "the plan's architecture: $(cat quiet.log)"
-expect 2 '--loss-scale: 1e-40 rounds gradients to 0' lm-train "${args[@]}" --fp16 --loss-scale 1e-40
+expect 2 '--loss-scale: 1e-40 is less than 5.96046e-08' lm-train "${args[@]}" --fp16 --loss-scale 1e-40
 expect 2 '--ffn-hidden-size: its default with --swiglu' lm-train "${args[@]}" --hidden-size 16 --swiglu
 expect 2 '--layernorm-epsilon: must be from' lm-train "${args[@]}" --layernorm-epsilon 1e-300
 run skipped.log lm-train "${args[@]}" --fp16 --loss-scale 1e30 --eval-iters 0
