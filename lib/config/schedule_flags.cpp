@@ -51,8 +51,7 @@ const Fields<ScheduleFlags>& length_fields() {
         {.option = "--micro-batch-size",
          .member = &S::micro_batch,
          .metavar = "N",
-         .help = "sequences that a rank computes at a time; required by lm-train; default in "
-                 "lm-estimate: 1, but layout tries all sizes",
+         .help = "sequences that a rank computes at a time; lm-train requires it",
          .block = Block::training,
          .derived = Derived::moved},
         {.block = Block::training,
