@@ -71,13 +71,24 @@ void RunCurves::add(const metrics::LoggedIteration& line, i64 before, bool first
     }
     has_samples_ &= line.consumed_samples.has_value();
     has_tokens_ &= line.consumed_tokens.has_value();
-    entries_.push_back({.iteration = line.iteration,
-                        .samples = as_double(line.consumed_samples.value_or(0)),
-                        .tokens = as_double(line.consumed_tokens.value_or(0)),
-                        .values = {value_of(line.loss), value_of(line.grad_norm),
-                                   value_of(line.learning_rate), value_of(throughput_of(line))},
-                        .restarted = restarted,
-                        .skipped = line.skipped > 0 || line.nan > 0});
+    const Entry entry = {.iteration = line.iteration,
+                         .samples = as_double(line.consumed_samples.value_or(0)),
+                         .tokens = as_double(line.consumed_tokens.value_or(0)),
+                         .values = {value_of(line.loss), value_of(line.grad_norm),
+                                    value_of(line.learning_rate), value_of(throughput_of(line))},
+                         .skipped = line.skipped > 0 || line.nan > 0};
+    if (restarted) restarts_.push_back(place_of(before, entry));
+    entries_.push_back(entry);
+}
+
+RunCurves::Entry RunCurves::place_of(i64 iteration, const Entry& entry) const {
+    const Entry from = entries_.empty() ? Entry{} : entries_.back();
+    const i64 distance = std::max<i64>(1, entry.iteration - from.iteration);
+    const double share =
+        std::clamp(as_double(iteration - from.iteration) / as_double(distance), 0.0, 1.0);
+    return {.iteration = iteration,
+            .samples = std::lerp(from.samples, entry.samples, share),
+            .tokens = std::lerp(from.tokens, entry.tokens, share)};
 }
 
 double RunCurves::x_of(const Entry& entry, const std::string& axis) const {
@@ -87,8 +98,8 @@ double RunCurves::x_of(const Entry& entry, const std::string& axis) const {
 
 void RunCurves::add_to(plot::LineFigure& figure, size_t run, const std::string& axis) const {
     plot::RunMarks marks{.name = name_, .restarts = {}, .skipped = {}};
+    for (const Entry& entry : restarts_) marks.restarts.push_back(x_of(entry, axis));
     for (const Entry& entry : entries_) {
-        if (entry.restarted) marks.restarts.push_back(x_of(entry, axis));
         if (entry.skipped) marks.skipped.push_back(x_of(entry, axis));
     }
     figure.runs.push_back(std::move(marks));

@@ -32,14 +32,17 @@ class RunCurves {
         i64 iteration = 0;
         double samples = 0, tokens = 0;
         float values[n_panels] = {};  // lm loss, gradient norm, learning rate, throughput
-        bool restarted = false;       // the program started before this iteration
         bool skipped = false;         // some iterations were skipped or had NaN
     };
     double x_of(const Entry& entry, const std::string& axis) const;
+    // Returns the place of `iteration`, which is before the iteration of `entry`, on a straight
+    // line between the last line and `entry`.
+    Entry place_of(i64 iteration, const Entry& entry) const;
     void add_to(plot::LineFigure& figure, size_t run, const std::string& axis) const;
 
     std::string name_;
     std::vector<Entry> entries_;
+    std::vector<Entry> restarts_;  // the places at which the training resumed, without values
     std::vector<std::vector<Entry>> discarded_;  // the lines that each restart made invalid
     bool has_samples_ = true, has_tokens_ = true;
 };

@@ -48,8 +48,10 @@ void add_log(Printout& printout, const metrics::LogSummary& log) {
     add_count(figures, "overlapping", "in several logs", log.n_overlapping(),
               "lines of iterations and events that an earlier log also contains; each line is "
               "counted once");
-    add_count(figures, "computed", "iterations computed", log.sums().iterations,
-              "including iterations between two log lines, and repeated iterations");
+    add_count(
+        figures, "computed", "iterations computed", log.sums().iterations,
+        "including iterations between two log lines or between the last line and the stop that "
+        "the log states, and repeated iterations");
     add_seconds(figures, "computing", "time computing", log.sums().step_s,
                 "the sum of the elapsed times per iteration");
     const metrics::TimeUse use = log.time_use();
@@ -94,8 +96,8 @@ void add_time_use(Printout& printout, const metrics::LogSummary& log) {
         add_seconds(figures, "evaluation", "evaluations", use.evaluation_s,
                     "elapsed_s of --log-json; else the time until the line of an evaluation");
         add_seconds(figures, "saving", "saves", use.saving_s, "the time for which the loop waited");
-        add_seconds(figures, "restarting", "restarts", use.restarting_s,
-                    "from the start of a program to its first iteration");
+        add_seconds(figures, "restarting", "starts", use.restarting_s,
+                    "from each start of a program, the first one included, to its first iteration");
         add_seconds(figures, "waiting", "waiting for a job", use.waiting_s,
                     "from the last line of a program to the start of the next one");
         add_seconds(figures, "other", "other", use.other_s,
@@ -114,7 +116,8 @@ void add_stops(Printout& printout, const metrics::LogSummary& log, size_t most) 
         {"resumed_after", "resumed after", Unit::count,
          "iteration of the loaded checkpoint; if the log does not state it: the first logged "
          "iteration minus the interval between lines"},
-        {"repeated", "repeated", Unit::count, "last logged - resumed after"},
+        {"repeated", "repeated", Unit::count,
+         "last logged, or stated by the stop, - resumed after"},
         {"repeated_s", "time repeated", Unit::seconds, ""},
         {"restarted", "restart", Unit::plain, "no: time is missing within a run"}};
     if (timed) {

@@ -14,7 +14,7 @@ namespace lm::estimate {
 void note_assumptions(const metrics::LogSummary& log, double gap_s);
 void add_log(Printout& printout, const metrics::LogSummary& log);
 // Adds the figures of where the time went: hours and shares of useful steps, steps computed twice,
-// evaluations, saves, restarts, waiting, ...
+// evaluations, saves, starts, waiting, ...
 void add_time_use(Printout& printout, const metrics::LogSummary& log);
 // Adds a table of the newest stops: at most `most` of them.
 void add_stops(Printout& printout, const metrics::LogSummary& log, size_t most);

@@ -49,6 +49,7 @@ void read_json_event(std::string_view line, LogLine& out) {
         return;
     } else if (kind == "stop" || kind == "error") {
         out.kind = LogLine::Kind::stop;
+        if (kind == "stop") out.stopped_after = iteration;
     } else if (kind == "validation") {
         out.kind = LogLine::Kind::validation;
         read_number(json, "elapsed_s", out.busy_s);

@@ -276,19 +276,29 @@ bool read_loaded(std::string_view line, LogLine& out) {
     size_t at = find(line, ours);
     if (at != npos) {
         at += ours.size();
-    } else if (find(line, "successfully loaded checkpoint from") != npos) {
-        at = line.rfind(megatron);
-        if (at == npos) return false;
+    } else if (find(line, "successfully loaded checkpoint from") != npos &&
+               (at = line.rfind(megatron)) != npos) {
         at += megatron.size();
     } else {
         return false;
     }
-    Scanner scanner(line.substr(at));
-    const std::optional<i64> iteration = scanner.parse_count();
+    const std::optional<i64> iteration = Scanner(line.substr(at)).parse_count();
     if (!iteration) return false;
     out.loaded_iteration = *iteration;
     out.unix_time_s = time_of_log_file(line);
     out.kind = LogLine::Kind::loaded;
+    return true;
+}
+
+// Parses lm-train's "SIGUSR1: stopped after iteration 75 of 196: rerun the same command to resume".
+bool read_stop(std::string_view line, LogLine& out) {
+    constexpr std::string_view words = ": stopped after iteration ";
+    const size_t at = find(line, words);
+    if (at == npos || find(line, "lm-train: ") > at) return false;
+    out.stopped_after = Scanner(line.substr(at + words.size())).parse_count();
+    if (!out.stopped_after || *out.stopped_after > largest_count) return false;
+    out.unix_time_s = time_of_log_file(line);
+    out.kind = LogLine::Kind::stop;
     return true;
 }
 
@@ -375,7 +385,7 @@ LogLine read_log_line(std::string_view line) {
         return out;
     }
     if (find(line, "iteration") != npos) {
-        if (read_megatron(line, out) || read_loaded(line, out)) return out;
+        if (read_megatron(line, out) || read_loaded(line, out) || read_stop(line, out)) return out;
     }
     if (read_clock(line, out) || read_ramp(line, out) || read_validation(line, out)) return out;
     if (read_saved(line, out)) return out;

@@ -44,7 +44,9 @@ struct LogLine {
     Kind kind = Kind::other;
     LoggedIteration iteration;  // valid for Kind::iteration
     i64 loaded_iteration = 0;   // valid for Kind::loaded
-    LoggedRamp ramp;            // valid for Kind::ramp
+    // For Kind::stop: the last computed iteration; nullopt when the line does not state it.
+    std::optional<i64> stopped_after;
+    LoggedRamp ramp;  // valid for Kind::ramp
     // For Kind::validation and Kind::saved: the time that the training waited; nullopt when the
     // line does not state this time.
     std::optional<double> busy_s;

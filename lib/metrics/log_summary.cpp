@@ -20,28 +20,6 @@ void operator+=(LogSums& sums, const LogSums& more) {
 
 }  // namespace
 
-// Updates the sums of squares about the mean by Welford's method (Technometrics 4, 1962). A
-// difference of plain sums of squares would lose most digits when a batch has thousands of samples.
-void StepFit::add(double batch, double step_s, double weight) {
-    n_ += weight;
-    const double dx = batch - mean_x_;
-    mean_x_ += dx * weight / n_;
-    mean_y_ += (step_s - mean_y_) * weight / n_;
-    xx_ += weight * dx * (batch - mean_x_);
-    xy_ += weight * dx * (step_s - mean_y_);
-}
-
-std::optional<double> StepFit::fixed_share(double batch) const {
-    // A fit needs batch sizes with at least this relative spread. With a smaller spread, the fit
-    // shows only noise.
-    constexpr double least_spread = 0.05;
-    if (!(n_ > 0) || !(xx_ / n_ > least_spread * least_spread * batch * batch)) return std::nullopt;
-    const double slope = xy_ / xx_;
-    const double fixed = mean_y_ - slope * mean_x_;
-    if (!(slope > 0)) return std::nullopt;
-    return std::max(0.0, fixed) / (std::max(0.0, fixed) + slope * batch);
-}
-
 void LogSummary::add(std::string_view text) {
     ++n_lines_;
     const LogLine line = read_log_line(text);
@@ -63,17 +41,26 @@ void LogSummary::add(std::string_view text) {
         case LogLine::Kind::iteration:
             return;
         case LogLine::Kind::loaded:
+            // The checkpoint was saved between two logged iterations. More iterations than that
+            // show that a part of the log is missing.
+            if (run_at_ && line.loaded_iteration - *run_at_ < interval_)
+                add_unlogged(line.loaded_iteration);
             started_ = true;
-            loaded_ = line.loaded_iteration;
+            loaded_ = run_at_ = line.loaded_iteration;
             break;
         case LogLine::Kind::ramp:
             ramp_ = line.ramp;
             return;
         case LogLine::Kind::stop:
+            add_event(line);
+            if (line.stopped_after && run_at_ && (started_ || !new_file_))
+                add_unlogged(*line.stopped_after);
+            return;
         case LogLine::Kind::validation:
         case LogLine::Kind::saved:
             break;
         case LogLine::Kind::start:
+            if (!last_ && !run_at_) run_at_ = 0;
             started_ = has_starts_ = true;
             ++n_starts_;
             if (line.n_nodes > 0) n_nodes_ = line.n_nodes;
@@ -149,10 +136,35 @@ void LogSummary::add_event(const LogLine& line) {
     if (line.kind == Kind::stop) phase_ = Phase::stopped;
 }
 
+// Adds the iterations from run_at_ to `iteration`, which no line logs. Each took the step time of
+// the last line, but all of them no longer than the program ran after that line.
+void LogSummary::add_unlogged(i64 iteration) {
+    const i64 n = iteration - *run_at_;
+    if (n <= 0) return;
+    if (!last_) {
+        early_ += n;
+        run_at_ = iteration;
+        return;
+    }
+    double seconds = last_->step_s * as_double(n);
+    add_sums(*last_, n, true);
+    if (clock_) {
+        seconds = std::clamp(running_now_s_, 0.0, seconds);
+        account_.add_gap(TimeAccount::Phase::running, -seconds);
+        running_now_s_ -= seconds;
+        missing_now_s_ -= seconds;
+    }
+    account_.add_steps(*run_at_ + 1, iteration, seconds / as_double(n), 0, 0);
+    reached_ = std::max(reached_, iteration);
+    run_at_ = iteration;
+    stopped_ = true;
+}
+
 // Adds the time before a time stamp, in which the program ran. Counts the saves since the previous
 // stamp first. An evaluation whose line does not state its time gets the rest.
 void LogSummary::add_running_gap(double gap_s, double saved_s, std::optional<double> evaluation_s) {
     account_.add_gap(TimeAccount::Phase::running, gap_s);
+    running_now_s_ += gap_s;
     const double left_s = std::max(0.0, gap_s);
     const double unstamped_s = std::min(unstamped_save_s_, left_s);
     account_.add_save(saved_s + unstamped_s);
@@ -229,14 +241,14 @@ void LogSummary::add_iteration(LoggedIteration line) {
     if (digests_.size() > max_digests) digests_.pop_front();
     if (!line.global_batch && last_) line.global_batch = last_->global_batch;  // truncated line
     const bool goes_back = last_ && line.iteration <= last_->iteration;
-    const bool first_of_run = !last_ || goes_back || started_ || starts_file(line);
+    const bool first_of_run = !last_ || goes_back || started_ || stopped_ || starts_file(line);
     const bool is_loaded = loaded_ && *loaded_ < line.iteration;
     i64 before = is_loaded ? *loaded_ : std::max<i64>(0, line.iteration - interval_);
     if (!first_of_run) {
         before = last_->iteration;
         interval_ = line.iteration - before;
     } else if (!is_loaded && last_ && last_->iteration < line.iteration) {
-        before = last_->iteration;
+        before = reached_ < line.iteration ? reached_ : last_->iteration;
     }
     const double step_s = line.step_s * as_double(line.iteration - before);
     if (line.unix_time_s) {
@@ -262,13 +274,16 @@ void LogSummary::add_iteration(LoggedIteration line) {
     missing_s_ += missing_now_s_;
     phase_ = TimeAccount::Phase::running;
     account_.add_steps(before + 1, line.iteration, line.step_s, line.skipped, line.nan);
+    if (early_ > 0) add_sums(line, std::exchange(early_, 0), true);
     add_sums(line, line.iteration - before, first_of_run);
     if (observer_) observer_(line, before, first_of_run);
     last_ = line;
-    started_ = new_file_ = false;
+    reached_ = line.iteration;
+    run_at_ = line.iteration;
+    started_ = stopped_ = new_file_ = false;
     n_starts_ = 0;
     loaded_.reset();
-    missing_now_s_ = starting_now_s_ = 0;
+    missing_now_s_ = starting_now_s_ = running_now_s_ = 0;
 }
 
 // Adds the time before the steps of a logged iteration to the account.
@@ -302,6 +317,7 @@ void LogSummary::add_unseen_start(double gap_s) {
 void LogSummary::find_stop(bool first_of_run, bool unseen_start, i64 before) {
     LogStop stop{.restarted = first_of_run && (n_starts_ > 0 || !has_starts_ || unseen_start),
                  .last_iteration = last_->iteration,
+                 .last_computed = reached_,
                  .resumed_after = before,
                  .unix_time_s = clock_};
     if (first_of_run) {

@@ -12,6 +12,7 @@
 
 #include "metrics/log_line.hpp"
 #include "metrics/log_overlap.hpp"
+#include "metrics/step_fit.hpp"
 #include "metrics/time_account.hpp"
 
 namespace lm::metrics {
@@ -20,17 +21,18 @@ namespace lm::metrics {
 struct LogStop {
     bool restarted = false;  // false: a gap in time, or a rollback, within a run
     i64 last_iteration = 0;  // last logged iteration before the stop
+    i64 last_computed = 0;   // last_iteration, or a later iteration that the log states in an event
     i64 resumed_after = 0;   // iteration of the loaded checkpoint. If the log does not state it:
                              // last_iteration, or an estimate when the iterations went back
     double repeated_s = 0;   // time of iterations that were computed twice
     std::optional<double> missing_s;    // time in which no iteration was computed
     std::optional<double> unix_time_s;  // end of the stop
     i64 repeated() const {
-        return last_iteration > resumed_after ? last_iteration - resumed_after : 0;
+        return last_computed > resumed_after ? last_computed - resumed_after : 0;
     }
 };
 
-// Sums over logged iterations.
+// Sums over computed iterations.
 struct LogSums {
     i64 iterations = 0;
     double samples = 0, tokens = 0;
@@ -39,20 +41,6 @@ struct LogSums {
     double flops = 0, flops_s = 0;
     double mean_batch() const { return samples / static_cast<double>(iterations); }
     double mean_step_s() const { return step_s / static_cast<double>(iterations); }
-};
-
-// Fits step_s = a + b * batch to the lines of a log by least squares. The weight of a line is its
-// number of iterations.
-class StepFit {
-  public:
-    void add(double batch, double step_s, double weight);
-    // Returns a / (a + b * batch), in [0, 1]: the share of a step's time that does not grow with
-    // the batch. Returns nullopt when the batch sizes are nearly equal or do not change the step
-    // time.
-    std::optional<double> fixed_share(double batch) const;
-
-  private:
-    double n_ = 0, mean_x_ = 0, mean_y_ = 0, xx_ = 0, xy_ = 0;
 };
 
 class LogSummary {
@@ -103,7 +91,8 @@ class LogSummary {
     std::optional<double> tokens_per_sample() const { return tokens_per_sample_; }
 
     // Returns the sums over all work that the machine did, including iterations that were computed
-    // twice.
+    // twice, and iterations between the last line of a run and its stop, for which the values of
+    // that line are assumed.
     const LogSums& sums() const { return sums_; }
     // Returns the sums over the last lines with the current batch size, at most Settings::window
     // lines. Omits the first line of a run, in which the program warms up, unless there are no
@@ -149,6 +138,7 @@ class LogSummary {
     double follow_clock(double now);
     bool starts_file(const LoggedIteration& line) const;
     void add_event(const LogLine& line);
+    void add_unlogged(i64 iteration);
     void add_running_gap(double gap_s, double saved_s, std::optional<double> evaluation_s);
     void forget_unstamped();
     void find_stop(bool first_of_run, bool unseen_start, i64 before);
@@ -173,6 +163,17 @@ class LogSummary {
     i64 n_starts_ = 0;  // lines that state a start
     std::optional<i64> loaded_;
     double missing_now_s_ = 0;
+    // The time of a running program since the last logged iteration, in which unlogged iterations
+    // may have been computed.
+    double running_now_s_ = 0;
+    // reached_: the last iteration that was computed before the current run, or in it. run_at_: the
+    // last iteration that the current run has loaded, logged, or stated at its stop; empty before
+    // the first start and the first iteration.
+    // early_: computed iterations before the first logged one. stopped_: unlogged iterations were
+    // added since the last logged one, so the next line is of another run.
+    i64 reached_ = 0, early_ = 0;
+    std::optional<i64> run_at_;
+    bool stopped_ = false;
     // clock_: the last time stamp plus the time of the steps since then. first_clock_: the first
     // time stamp.
     std::optional<double> clock_, first_clock_;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Divides the time of a logged training by use: steps that count, steps computed twice, skipped
-// steps, evaluations, saves, restarts, and waiting between jobs.
+// steps, evaluations, saves, starts, and waiting between jobs.
 #pragma once
 
 #include <deque>

@@ -26,6 +26,9 @@ DataExtent x_extent_of(const LineFigure& figure) {
             for (const Point& point : curve.points) extent.add(point.x);
         }
     }
+    for (const RunMarks& marks : figure.runs) {
+        for (const double x : marks.restarts) extent.add(x);
+    }
     if (!extent.empty() && extent.low() == extent.high()) {
         // If there is only one iteration, its neighbours are the ends of the axis.
         const double x = extent.low();

@@ -173,6 +173,18 @@ training() {
 }
 training 1000 8 >run.log
 training 500 16 >other.log
+# The mark of a restart is where the training resumed: half-way between the lines of iterations 70 and 80.
+awk '/ iteration +[0-9]+0\// { print } / iteration +70\// { print "lm-train: note: save/global_step75: resuming after iteration 75, 600 samples" }' \
+    <(training 100 8) >tens.log
+for axis in iterations samples tokens; do
+    run log lm-estimate eta tens.log --plot tens.svg --force --plot-over $axis
+    python3 - tens.svg <<'END' || fail "the restart is not at iteration 75: $axis: $(grep -E 'class="restart"' tens.svg)"
+import sys, xml.etree.ElementTree as ET
+of = lambda kind: [e for e in ET.parse(sys.argv[1]).getroot().iter() if e.get("class") == kind]
+xs = [float(point.split(",")[0]) for point in of("curve")[0].get("points").split()]
+assert len(xs) == 10 and abs(float(of("restart")[0].get("x1")) - (xs[6] + xs[7]) / 2) < 0.2, xs
+END
+done
 run log lm-estimate eta run.log --plot run.svg
 svg run.svg curve 4 12 discarded 4 4 restart 4 4 skipped 4 4 title 4 4
 svg run.svg no-data 0 0

@@ -187,6 +187,9 @@ TEST_CASE("events of --log-json and lines of --log-file") {
         CHECK(line.kind == kind);
         CHECK(*line.unix_time_s == 7);
     }
+    const LogLine stop = read_log_line(R"({"kind":"stop","time":7,"iteration":75,"exit_code":75})");
+    CHECK(stop.stopped_after == 75);
+    CHECK(!read_log_line(R"({"kind":"error","time":7,"iteration":75})").stopped_after);
     CHECK(read_log_line(R"({"kind":"stop","ti)").kind == Kind::other);
     CHECK(read_log_line(R"({"a":{"kind":"stop"},"kind":3,"time":7})").kind == Kind::other);
 
@@ -198,6 +201,13 @@ TEST_CASE("events of --log-json and lines of --log-file") {
         "2024-05-03T10:20:30Z lm-train: note: x: resuming after iteration 5, 9 samples");
     CHECK(loaded.kind == Kind::loaded);
     CHECK(*loaded.unix_time_s == 1714731630);
+    const std::string stopped =
+        "lm-train: note: SIGUSR1: stopped after iteration 75 of 196: rerun the same command";
+    CHECK(read_log_line(stopped).kind == Kind::stop);
+    CHECK(read_log_line(stopped).stopped_after == 75);
+    CHECK(!read_log_line(stopped).unix_time_s);
+    CHECK(*read_log_line("2024-05-03T10:20:30Z " + stopped).unix_time_s == 1714731630);
+    CHECK(read_log_line("x: stopped after iteration 75 of 196").kind == Kind::other);
     CHECK(read_log_line("2024-05-03T10:20:30Z lm-train: warning: x").kind == Kind::clock);
     CHECK(read_log_line("2024-05-03T10:20:30Z another program: x").kind == Kind::other);
 }

@@ -308,3 +308,74 @@ TEST_CASE("a log that begins an hour after the end of the previous one is of ano
         if (restarts) CHECK(log.stops().front().restarted);
     }
 }
+
+TEST_CASE("iterations between the last line of a run and its stop count as computed") {
+    LogSummary log = new_log();
+    const auto note = [&log](const std::string& time, const std::string& text) {
+        log.add(fmt::format("2026-01-01T00:{}Z lm-train: note: {}", time, text));
+    };
+    const auto start = [&log](const std::string& time) {
+        log.add(fmt::format("2026-01-01T00:{}Z  > program      lm-train 0.1.0", time));
+    };
+    const auto lines = [&log](i64 first, i64 last, i64 time) {
+        for (i64 i = first; i <= last; i += 10) {
+            add(log,
+                {i, i * 8, 8, 2, fmt::format("2026-01-01T00:{:02}:{:02}Z", time / 60, time % 60)});
+            time += 20;
+        }
+    };
+    start("00:00");
+    lines(10, 70, 20);  // until 02:20
+    SECTION("when the run states its stop") {
+        note("02:33", "x/global_step75: saved, 1 MiB in 3.0 s");
+        note("02:33",
+             "SIGUSR1: stopped after iteration 75 of 196: rerun the same command to resume");
+        note("02:33",
+             "SIGUSR1: stopped after iteration 75 of 196: rerun the same command to resume");
+        CHECK(log.sums().iterations == 75);
+        CHECK(log.last().iteration == 70);
+    }
+    SECTION("when only the save and the next run state it") {
+        note("02:33", "x/global_step75: saved, 1 MiB in 3.0 s");
+    }
+    start("03:00");
+    note("03:01", "x/global_step75: resuming after iteration 75, 600 samples");
+    lines(80, 100, 191);  // until 03:51
+    CHECK(log.sums().iterations == 100);
+    CHECK(log.sums().samples == Approx(800));
+    CHECK(log.sums().tokens == Approx(800 * 16));
+    CHECK(log.repeated_iterations() == 0);
+    CHECK(log.n_restarts() == 1);
+    REQUIRE(log.stops().size() == 1);
+    CHECK(log.stops().front().last_iteration == 70);
+    CHECK(log.stops().front().resumed_after == 75);
+    CHECK(*log.stops().front().missing_s == Approx(3 + 27 + 1));
+    const TimeUse use = log.time_use();
+    CHECK(use.useful_s == Approx(200));
+    CHECK(use.saving_s == Approx(3));
+    CHECK(use.waiting_s == Approx(27));
+    CHECK(use.total_s() == Approx(*log.wall_s()));
+}
+
+TEST_CASE("iterations before the first line, and a stop without a save") {
+    LogSummary log = new_log();
+    const std::string start = " > program      lm-train 0.1.0";
+    const std::string resume = "lm-train: note: x: resuming after iteration ";
+    log.add(start);
+    log.add("lm-train: note: SIGUSR1: stopped after iteration 5 of 196: rerun");
+    log.add(start);
+    log.add(resume + "5, 40 samples");
+    add_run(log, 10, 50);
+    CHECK(log.sums().iterations == 50);
+    log.add("lm-train: SIGUSR1: stopped after iteration 58 of 196: nothing was saved");
+    log.add(start);
+    log.add(resume + "40, 320 samples");
+    add_run(log, 50, 60);
+    CHECK(log.sums().iterations == 58 + 20);
+    CHECK(log.repeated_iterations() == 18);
+    // Too many iterations for one interval: a part of the log is missing.
+    log.add(start);
+    log.add(resume + "500, 4000 samples");
+    add_run(log, 510, 520);
+    CHECK(log.sums().iterations == 58 + 20 + 20);
+}
