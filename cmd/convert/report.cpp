@@ -28,10 +28,12 @@ void Report::compared(const check::Comparison& result) {
     if (!notes()) return;
     note(
         "--check: logits differ by at most {:.2e}{} (root mean square of the logits: {:.2e}); "
-        "perplexity {:.4f} (lm-train) and {:.4f} ({}), measured on {}",
+        "perplexity {:.4f} (lm-train's code) and {:.4f} ({}), measured on {}",
         result.largest, result.theirs.empty() ? "" : fmt::format(" from {}", result.theirs),
         result.rms, result.our_perplexity, result.their_perplexity,
-        result.theirs.empty() ? "reference" : result.theirs, result.tokens);
+        result.theirs.empty() ? "lm-convert's own reference; transformers: see --check-python"
+                              : result.theirs,
+        result.tokens);
 }
 
 void Report::imported(const check::ImportCheck& result) {

@@ -19,6 +19,8 @@ expect 0 '' lm-convert hf back --to native --quiet
 expect 0 '' lm-ckpt diff c back --weights-only
 expect 0 '' lm-ckpt verify back --quiet
 expect 0 'check: logits differ by at most .* measured on 24 tokens of English text' lm-convert c checked --to hf-gpt2 --check
+grep -Eq "perplexity [0-9.]+ .lm-train's code. and [0-9.]+ .lm-convert's own reference; transformers: see --check-python.," err ||
+    fail "the two programs of the perplexities: $(cat err)"
 expect 0 'check: logits differ by at most' lm-convert hf/model.safetensors checked2 --to native --check
 expect 0 '' lm-convert c shards --to hf-gpt2 --max-shard-size 30kB --quiet
 [ "$(find shards -name 'model-*.safetensors' | wc -l)" -gt 2 ] || fail "shards: $(ls shards)"
