@@ -20,6 +20,14 @@ for program in "$build"/bin/lm-*; do
     [ ! -e "$build/man/$name.1" ] || [ -s "$dir/share/man/man1/$name.1" ] || die "$name: no man page"
 done
 
+# The line about PATH in README.md and docs/install.md makes the programs of ~/.local known.
+mkdir "$dir/home"
+ln -s "$dir" "$dir/home/.local"
+for page in README.md docs/install.md; do
+    line=$(sed -nE 's/^    (export PATH=[^ ]*).*/\1/p' "$(dirname "$0")/../../$page")
+    env -i HOME="$dir/home" PATH=/usr/bin:/bin bash -c "$line; lm-preprocess --version" >"$dir/log" 2>&1 || die "$page: $(cat "$dir/log")"
+done
+
 # The version of a checkout's build names the commit.
 version=$("$dir/bin/lm-ckpt" --version | sed 's/.* //')
 if commit=$(git -C "$(dirname "$0")" rev-parse --short=10 HEAD 2>/dev/null); then
