@@ -108,5 +108,5 @@ TEST_CASE("of several rows of a run, as CodeCarbon appends them, the last one co
     io::write_file(dir / "emissions-1.csv", "run_id,duration\n", io::Overwrite::no);
     CHECK_THROWS_WITH(sum_emissions(dir.path()), ContainsSubstring("has no column"));
     CHECK_THROWS_WITH(EmissionsFile::open(dir / "emissions-1.csv"),
-                      ContainsSubstring("other columns"));
+                      ContainsSubstring("does not have the columns of CodeCarbon 3"));
 }
