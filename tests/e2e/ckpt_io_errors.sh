@@ -78,6 +78,12 @@ expect 3 "Input/output error" lm-ckpt copy disk/run/global_step8 copied
 expect 3 "Input/output error" lm-ckpt reshard disk/run/global_step8 resharded --tensor-model-parallel-size 2
 expect 3 "Input/output error" lm-ckpt prune disk/run --keep-last 1
 expect 3 "Input/output error" lm-ckpt sync disk/run synced
+# Under load, a read has been seen to give zeros and no error. lm-train then rightly resumes from step 4.
+for path in trained/global_step8/*; do
+    code=0
+    cmp -s "$path" "disk/run/${path#trained/}" 2>/dev/null || code=$?
+    [ $code != 1 ] || skip "the loop device gives other bytes instead of an error"
+done
 expect 3 "global_step8/.*: .*Input/output error" lm-train "${args[@]}" --load disk/run --save disk/run
 [ "$(head -n1 disk/run/latest)" = global_step8 ] || fail "the newest step is not the latest one any more"
 [ -d disk/run/global_step4 ] || fail "prune deleted a step although it could not verify the newest one"
