@@ -114,6 +114,10 @@ int main(int argc, char** argv) {
     config::add_train_options(options, flags);
     options.operands_mean("--data-path");
     std::vector<std::string> dumps;
+    options.group("Other");
+    options.values("--explain", &dumps, "DUMPS",
+                   "explain a hang from flight-recorder dumps (rank-N.jsonl) or their "
+                   "directory: which rank waits for which, and which diverged first; no training");
     options.describe_only({"--model",
                            "--num-layers",
                            "--hidden-size",
@@ -134,14 +138,11 @@ int main(int argc, char** argv) {
                            "--save",
                            "--load",
                            "--save-interval",
+                           "--save-retain",
                            "--eval-interval",
                            "--log-interval",
                            "--tensorboard-dir",
                            "--dry-run"});
-    options.group("Other");
-    options.values("--explain", &dumps, "DUMPS",
-                   "explain a hang from flight-recorder dumps (rank-N.jsonl) or their "
-                   "directory: which rank waits for which, and which diverged first; no training");
     options.exits_with(Exit::done,
                        "finished now or before, or stopped by --exit-iteration or --exit-samples");
     for (const Exit code :

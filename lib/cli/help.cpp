@@ -115,11 +115,9 @@ std::string examples_text(const Options& options, size_t width) {
     return (options.examples().size() == 1 ? "\nExample:\n" : "\nExamples:\n") + text;
 }
 
-// Returns the options of a group in two columns, then the names of the options that `detail` does
-// not describe. A hint to --help-all precedes these names, unless `hinted` states that the help
-// text already has the hint.
-std::string group_text(const std::vector<Option>& group, HelpDetail detail, size_t width,
-                       bool& hinted) {
+// Returns the options of a group in two columns, then a hint to --help-all and the names of the
+// options that `detail` does not describe.
+std::string group_text(const std::vector<Option>& group, HelpDetail detail, size_t width) {
     std::string text;
     std::string named;
     for (const Option& option : group) {
@@ -130,9 +128,7 @@ std::string group_text(const std::vector<Option>& group, HelpDetail detail, size
         }
     }
     if (named.empty()) return text;
-    text += paragraph((hinted ? "" : "More, see --help-all: ") + named, 2, width);
-    hinted = true;
-    return text;
+    return text + paragraph("More, see --help-all: " + named, 2, width);
 }
 
 }  // namespace
@@ -155,10 +151,9 @@ std::string help_text(const Options& options, HelpDetail detail, int width) {
         text += two_columns(operand.metavar, description_of(operand), columns);
     }
     text += verbs_text(options, columns);
-    bool hinted = false;  // whether the text already has the hint to --help-all
     for (const auto& [title, group] : groups_of(options)) {
         text += "\n" + title + ":\n";
-        text += group_text(group, detail, columns, hinted);
+        text += group_text(group, detail, columns);
     }
     if (detail == HelpDetail::brief) return text;
     text += accepted_text(options, columns);

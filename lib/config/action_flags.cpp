@@ -8,7 +8,7 @@ const Fields<ActionFlags>& action_fields() {
     static const Fields<S> fields = {
         {.option = "--dry-run",
          .member = &S::dry_run,
-         .help = "check every file and flag and print the plan, but do not train"},
+         .help = "check files and flags, print the plan, do not train"},
         {.option = "--world-size",
          .member = &S::world_size,
          .metavar = "N",

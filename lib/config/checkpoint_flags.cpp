@@ -88,9 +88,9 @@ const Fields<CheckpointFlags>& save_fields() {
          .member = &S::save_retain,
          .metavar = "RULE,...",
          .help =
-             "after each save, delete the steps that no rule keeps, as lm-ckpt prune does; "
-             "rules: keep-last=K, keep-every=N, keep=STEP,..., keep-schedule=N@ITERATION,...,N, "
-             "weights-only-older-than=K; the last verified step is never deleted",
+             "after each save, delete the steps that no rule of lm-ckpt prune keeps: keep-last=K, "
+             "keep-every=N, keep=STEP,..., keep-schedule=N@ITERATION,...,N, "
+             "weights-only-older-than=K; the last verified step stays",
          .block = Block::checkpoints},
         {.option = "--save-retain-interval",
          .member = &S::save_retain_interval,

@@ -43,7 +43,7 @@ const Fields<data::DataPaths>& data_path_fields() {
         {.option = "--data-path",
          .member = &S::data_path,
          .metavar = "[WEIGHT] PREFIX ...",
-         .help = "tokens to train on: the PREFIX of a .bin and .idx pair that lm-preprocess wrote, "
+         .help = "tokens to train on: the PREFIX of the .bin and .idx pair of lm-preprocess, "
                  "or several with their weights",
          .block = Block::training},
         {.option = "--train-data-path",

@@ -377,7 +377,7 @@ void add_families(const cli::Options& options, const Families& families, const D
 }  // namespace
 
 void add_megatron_flags(cli::Options& options, MegatronChoices& choices) {
-    options.group("Megatron");
+    options.group("Other");
     if (!is_declared(options, "--optimizer")) {
         options.choice("--optimizer", &choices.optimizer, {"adam"}, "AdamW, the only optimizer");
     }

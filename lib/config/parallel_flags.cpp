@@ -117,7 +117,7 @@ const Fields<ParallelFlags>& parallel_fields() {
         {.option = "--pipeline-model-parallel-size",
          .member = &S::pipeline,
          .metavar = "N",
-         .help = "pipeline stages, each with a part of the layers",
+         .help = "pipeline stages with parts of the layers",
          .block = Block::parallel,
          .derived = Derived::moved},
         {.block = Block::parallel, .name = "data_parallel_size", .derived = Derived::counted},

@@ -22,11 +22,6 @@ void add_train_options(cli::Options& options, TrainFlags& flags) {
     declare(options, zero_fields(), flags.zero);
     declare(options, data_parallel_fields(), flags.data_parallel);
     declare(options, rank_check_fields(), flags.rank_checks);
-    options.group("DeepSpeed");
-    options.value(
-        "--deepspeed_config,--deepspeed-config", &flags.deepspeed_config, "FILE",
-        "read batch sizes, ZeRO stage, precision, loss scale, clipping and curriculum from "
-        "a DeepSpeed configuration, as if they had been given as flags");
     options.group("Device");
     declare(options, device_fields(), flags.device);
     options.group("Checkpoints");
@@ -39,6 +34,10 @@ void add_train_options(cli::Options& options, TrainFlags& flags) {
     declare(options, validation_fields(), flags.validation);
     declare(options, logging_fields(), flags.logging);
     options.group("Other");
+    options.value(
+        "--deepspeed_config,--deepspeed-config", &flags.deepspeed_config, "FILE",
+        "read batch sizes, ZeRO stage, precision, loss scale, clipping and curriculum from "
+        "a DeepSpeed configuration, as if they had been given as flags");
     declare(options, action_fields(), flags.action);
     add_megatron_flags(options, flags.megatron);
 }

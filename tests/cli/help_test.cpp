@@ -131,6 +131,12 @@ TEST_CASE("brief help only names the options that are not described") {
     Options options = plain_program(args);
     options.describe_only({"--num-layers", "Output"});
     check_golden("help_brief.txt", help_text(options, HelpDetail::brief, 80));
+    // Every group with named options has the hint.
+    options.describe_only({"--num-layers"});
+    const std::string text = help_text(options, HelpDetail::brief, 80);
+    CHECK(text.find("Model:\n  --num-layers N            layers of the model (default 12)\n"
+                    "  More, see --help-all: --lr, --lr-decay-style\n") != text.npos);
+    CHECK(text.find("Output:\n  More, see --help-all: --output-prefix,") != text.npos);
     CHECK_THROWS_AS(options.describe_only({"--nowhere"}), lm::Error);
 }
 

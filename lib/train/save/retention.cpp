@@ -67,7 +67,9 @@ ckpt::PruneRules parse_retain(const std::string& text) {
         const size_t equals = item.find('=');
         if (equals == item.npos) {
             // The item is another value of the previous rule: "7" of "keep=5,7".
-            if (name.empty()) usage_error(flag, "expected RULE=VALUE, got '{}'", item);
+            if (name.empty()) {
+                usage_error(flag, "expected RULE=VALUE, such as keep-last=2, got '{}'", item);
+            }
             value += "," + item;
             continue;
         }
