@@ -71,10 +71,18 @@ else
     echo "skipped: no tmpfs can be mounted, so a full disk was not tested"
 fi
 
+# The plan states how many checkpoints --save-retain keeps, and the largest space. Without a rule that deletes one, it is the sum.
+six=(lm-train "${model[@]}" --train-iters 24 --save-interval 4 --save new --dry-run)
+prints '> checkpoints +6 of [0-9.]+ [KM]iB each in new; at most 2 are kept, 3 during a save: [0-9.]+ [KM]iB$' \
+    "${six[@]}" --save-retain keep-last=2
+prints '> checkpoints +6 of [0-9.]+ [KM]iB each in new, [0-9.]+ [KM]iB in all$' \
+    "${six[@]}" --save-retain weights-only-older-than=1
+
 # Retention keeps every step that any of the rules keeps, and deletes nothing when the newest step is damaged.
 lm-train "${model[@]}" --train-iters 24 --save-interval 4 --save kept --save-retain keep-last=2,keep-every=8,keep=4 >/dev/null 2>&1
 [ "$(cd kept && echo global_step*)" = "global_step16 global_step20 global_step24 global_step4 global_step8" ] || fail "kept: $(ls kept)"
 for rules in keep-last keep-last=0 keep-first=2 keep-last=x; do
     expect 2 '--save-retain: ' lm-train "${args[@]}" --save new --save-retain $rules
 done
+expect 2 "--save-retain: expected RULE=VALUE, such as keep-last=2, got '2'" lm-train "${args[@]}" --save new --save-retain 2
 echo "saves in the background: the same bits, whatever fails"

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// growing_saves(): the saves that need additional room on disk.
+// growing_saves() and steps_on_disk(): the saves that need additional room on disk, and the number
+// of checkpoints at the same time.
 #include "train/save/save_room.hpp"
 
 #include "support/catch.hpp"
@@ -39,4 +40,19 @@ TEST_CASE("with keep-last the directory stops growing, with keep-every it grows 
           std::vector<i64>{10, 20, 70, 120});
     CHECK(growing_saves(rules_of("10", "keep-last=1,keep-every=50"), 60, 160, all) ==
           std::vector<i64>{70, 120});
+}
+
+TEST_CASE("the number of checkpoints that are kept, and on disk during a save") {
+    const auto counts = [](const std::string& retain, i64 start, i64 last) {
+        const StepCount count = steps_on_disk(rules_of("10", retain), start, last);
+        return std::pair(count.kept, count.on_disk);
+    };
+    CHECK(counts("", 0, 50) == std::pair<i64, i64>{5, 5});
+    CHECK(counts("", 20, 50) == std::pair<i64, i64>{3, 3});
+    CHECK(counts("weights-only-older-than=2", 0, 50) == std::pair<i64, i64>{5, 5});
+    CHECK(counts("keep-last=2", 0, 50) == std::pair<i64, i64>{2, 3});
+    CHECK(counts("keep-last=4", 0, 50) == std::pair<i64, i64>{4, 5});
+    CHECK(counts("keep-last=9", 0, 50) == std::pair<i64, i64>{5, 5});
+    CHECK(counts("keep-last=1,keep-every=20", 0, 50) == std::pair<i64, i64>{3, 4});
+    CHECK(counts("keep-last=2", 50, 50) == std::pair<i64, i64>{0, 0});
 }

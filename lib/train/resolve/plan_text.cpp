@@ -211,10 +211,16 @@ void add_memory(std::string& plan, const RunConfig& config) {
 void add_checkpoints(std::string& plan, const RunConfig& config) {
     const config::CheckpointFlags& flags = config.checkpoints;
     if (flags.save.empty()) return line(plan, "checkpoints", "none (no --save)");
-    const i64 saves = spec::count_saves(config.saves.ranges, last_iteration(config));
+    const i64 last = last_iteration(config);
+    const i64 saves = spec::count_saves(config.saves.ranges, last);
     const i64 each = cost::checkpoint_size(config.trainer.model, config.trainer.precision).total();
-    line(plan, "checkpoints", "{} of {} each in {}, {} in all", saves, human_size(each), flags.save,
-         human_size(saves * each));
+    const std::string text =
+        fmt::format("{} of {} each in {}", saves, human_size(each), flags.save);
+    const StepCount most = steps_on_disk(config.saves, 0, last);
+    if (most.kept == saves)
+        return line(plan, "checkpoints", "{}, {} in all", text, human_size(saves * each));
+    line(plan, "checkpoints", "{}; at most {} are kept, {} during a save: {}", text, most.kept,
+         most.on_disk, human_size(most.on_disk * each));
 }
 
 }  // namespace

@@ -25,23 +25,6 @@ std::string shortage(const std::string& directory, const RoomNeed& need, std::st
     return {};
 }
 
-// Returns the largest number of checkpoints of this run that are on disk at the same time. Does not
-// count checkpoints of iterations up to `start`, after which the run starts.
-i64 max_checkpoints(const RunConfig& config, i64 start) {
-    const std::vector<spec::SaveRange> ranges = config.saves.ranges;
-    const i64 last = last_iteration(config);
-    if (!config.saves.retain) {
-        return spec::count_saves(ranges, last) - (start > 0 ? spec::count_saves(ranges, start) : 0);
-    }
-    const std::vector<i64> steps = spec::save_iterations(ranges, start, last);
-    const ckpt::KeepPolicy& keep = config.saves.retain->keep;
-    if (keep.empty()) return std::ssize(steps);
-    const auto removed = ckpt::steps_to_remove(steps, keep, std::nullopt);
-    // An older checkpoint is deleted only after the next one is complete, so at that time one more
-    // checkpoint is on disk.
-    return std::min(std::ssize(steps), std::ssize(steps) - std::ssize(removed) + 1);
-}
-
 // Checks that --local-save has space for two local steps, the newest complete step and the step
 // that is being saved.
 void check_local_room(const std::string& local_save, i64 checkpoint_bytes, i64 n_nodes) {
@@ -63,6 +46,21 @@ void check_room(const std::string& directory, const RoomNeed& need) {
     const std::string text = shortage(directory, need, "a checkpoint needs");
     if (text.empty()) return;
     run_error(directory, "{}: delete files, or checkpoints with lm-ckpt prune", text);
+}
+
+StepCount steps_on_disk(const SaveRules& rules, i64 start, i64 last) {
+    if (!rules.retain || rules.retain->keep.empty()) {
+        const i64 before = start > 0 ? spec::count_saves(rules.ranges, start) : 0;
+        const i64 n = std::max<i64>(0, spec::count_saves(rules.ranges, last) - before);
+        return {.kept = n, .on_disk = n};
+    }
+    const std::vector<i64> steps = spec::save_iterations(rules.ranges, start, last);
+    const auto removed = ckpt::steps_to_remove(steps, rules.retain->keep, std::nullopt);
+    const i64 n = std::ssize(steps);
+    const i64 kept = n - std::ssize(removed);
+    // An older checkpoint is deleted only after the next one is complete, so at that time one more
+    // checkpoint is on disk.
+    return {.kept = kept, .on_disk = std::min(n, kept + 1)};
 }
 
 std::vector<i64> growing_saves(const SaveRules& rules, i64 start, i64 last, size_t most) {
@@ -88,7 +86,7 @@ std::vector<i64> growing_saves(const SaveRules& rules, i64 start, i64 last, size
 void check_room_for_run(const RunConfig& config, i64 start, i64 ranks_here) {
     const config::CheckpointFlags& flags = config.checkpoints;
     if (flags.save.empty() || config.action.benchmark) return;
-    const i64 n = std::max<i64>(0, max_checkpoints(config, start));
+    const i64 n = steps_on_disk(config.saves, start, last_iteration(config)).on_disk;
     const i64 each = cost::checkpoint_size(config.trainer.model, config.trainer.precision).total();
     const spec::ParallelConfig& parallel = config.trainer.parallel;
     const i64 n_ranks = parallel.tp * parallel.pp * parallel.dp;

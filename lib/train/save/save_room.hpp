@@ -24,6 +24,15 @@ void check_room(const std::string& directory, const RoomNeed& need);
 // Returns the iteration at which the schedule or a flag ends the run, whichever comes first.
 i64 last_iteration(const RunConfig& config);
 
+// The number of checkpoints of a run in --save.
+struct StepCount {
+    i64 kept = 0;     // the most that stay after a save, as --save-retain keeps them
+    i64 on_disk = 0;  // the most at the same time: one more while a save has not ended
+};
+// Returns the counts of the saves after iteration `start` of a run that ends after iteration
+// `last`. Does not count checkpoints of iterations up to `start`.
+StepCount steps_on_disk(const SaveRules& rules, i64 start, i64 last);
+
 // Returns, in ascending order, the iterations of the first `most` saves after iteration `start`
 // that need space for one more checkpoint in --save. Without --save-retain these are all saves;
 // with it, the saves after which --save has more checkpoints than ever before.
