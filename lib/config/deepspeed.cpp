@@ -177,6 +177,7 @@ class Reader {
         to.type = io::json_get_or<std::string>(*block, "curriculum_type", "seqlen", path_);
         if (to.type != "seqlen")
             wrong(key, "curriculum_type {} is not supported: use seqlen", to.type);
+        to.from_deepspeed = true;
         to.schedule = io::json_get<std::string>(*block, "schedule_type", path_);
         to.min_difficulty = io::json_get<i64>(*block, "min_difficulty", path_);
         to.max_difficulty = io::json_get<i64>(*block, "max_difficulty", path_);

@@ -19,6 +19,7 @@ struct CurriculumFlags {
     i64 difficulty_step = 8;
     i64 root_degree = 2;
     std::vector<i64> difficulties, max_steps;  // fixed_discrete
+    bool from_deepspeed = false;               // read from --deepspeed_config
 };
 
 struct ScheduleFlags {

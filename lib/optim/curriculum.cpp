@@ -4,30 +4,55 @@
 #include <algorithm>
 #include <cmath>
 #include <iterator>
+#include <string>
 
+#include "base/bounds.hpp"
 #include "base/error.hpp"
 
 namespace lm::optim {
 namespace {
 
-constexpr std::string_view option = "curriculum_learning";
+// The names of the members in error messages.
+struct Names {
+    std::string_view block;  // precedes the name that begins a message
+    std::string_view min, max, total_steps, difficulty_step, root_degree, lengths, max_steps;
 
-void check_discrete(const Curriculum& c, i64 seq_length) {
+    std::string object(std::string_view name) const { return fmt::format("{}{}", block, name); }
+};
+
+constexpr Names flag_names{.block = "",
+                           .min = "--curriculum-min-difficulty",
+                           .max = "--curriculum-max-difficulty",
+                           .total_steps = "--curriculum-total-steps",
+                           .difficulty_step = "--curriculum-difficulty-step",
+                           .root_degree = "--curriculum-root-degree",
+                           .lengths = "--curriculum-difficulties",
+                           .max_steps = "--curriculum-max-steps"};
+constexpr Names deepspeed_names{.block = "curriculum_learning: ",
+                                .min = "min_difficulty",
+                                .max = "max_difficulty",
+                                .total_steps = "total_curriculum_step",
+                                .difficulty_step = "difficulty_step",
+                                .root_degree = "root_degree",
+                                .lengths = "difficulty",
+                                .max_steps = "max_step"};
+
+void check_discrete(const Curriculum& c, const Names& names, i64 seq_length) {
     if (c.lengths.empty() || c.lengths.size() != c.max_steps.size() + 1) {
-        usage_error(option,
-                    "fixed_discrete: expected one more difficulty than max_step values, got {} "
-                    "difficulties and {} max_step values",
+        usage_error(names.object(names.lengths),
+                    "expected one value more than {} has, got {} and {} values", names.max_steps,
                     c.lengths.size(), c.max_steps.size());
     }
     const auto drop = std::is_sorted_until(c.max_steps.begin(), c.max_steps.end());
     if (drop != c.max_steps.end()) {
-        usage_error(option, "max_step decreases from {} to {}: list the steps in increasing order",
-                    *std::prev(drop), *drop);
+        usage_error(names.object(names.max_steps),
+                    "decreases from {} to {}: list the steps in increasing order", *std::prev(drop),
+                    *drop);
     }
     for (const i64 length : c.lengths) {
         if (length < 1 || length > seq_length) {
-            usage_error(option, "difficulty {} is not between 1 and --seq-length {}", length,
-                        seq_length);
+            usage_error(names.object(names.lengths), "{} is not between 1 and --seq-length {}",
+                        length, seq_length);
         }
     }
 }
@@ -44,21 +69,17 @@ Curriculum::Kind parse_curriculum_kind(std::string_view named_by, std::string_vi
 }
 
 void Curriculum::check(i64 full_length) const {
-    if (kind == Kind::fixed_discrete) return check_discrete(*this, full_length);
-    if (total_steps < 1)
-        usage_error(option, "total_curriculum_step must be at least 1, got {}", total_steps);
-    if (difficulty_step < 1)
-        usage_error(option, "difficulty_step must be at least 1, got {}", difficulty_step);
-    if (kind == Kind::fixed_root && root_degree < 1) {
-        usage_error(option, "root_degree must be at least 1, got {}", root_degree);
-    }
+    const Names& names = from_deepspeed ? deepspeed_names : flag_names;
+    if (kind == Kind::fixed_discrete) return check_discrete(*this, names, full_length);
+    check_at_least(names.object(names.total_steps), total_steps, 1);
+    check_at_least(names.object(names.difficulty_step), difficulty_step, 1);
+    if (kind == Kind::fixed_root) check_at_least(names.object(names.root_degree), root_degree, 1);
     if (min < difficulty_step || min > max) {
-        usage_error(option,
-                    "min_difficulty {} is not between difficulty_step {} and max_difficulty {}",
-                    min, difficulty_step, max);
+        usage_error(names.object(names.min), "{} is not between {} {} and {} {}", min,
+                    names.difficulty_step, difficulty_step, names.max, max);
     }
     if (max > full_length) {
-        usage_error(option, "max_difficulty {} is above --seq-length {}", max, full_length);
+        usage_error(names.object(names.max), "{} is above --seq-length {}", max, full_length);
     }
 }
 

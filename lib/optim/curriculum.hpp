@@ -23,8 +23,10 @@ struct Curriculum {
     // fixed_discrete: lengths[i] applies up to iteration max_steps[i]. The last length applies
     // after the last of these iterations, so `lengths` has one more element than `max_steps`.
     std::vector<i64> lengths, max_steps;
+    // The values are from a DeepSpeed configuration: errors name its keys instead of the flags.
+    bool from_deepspeed = false;
 
-    // Throws Error(usage) when a member has an invalid value.
+    // Throws Error(usage) naming the flag or key of a member that has an invalid value.
     void check(i64 seq_length) const;
 
     // Returns the number of tokens of each sample on which iteration `iteration` (from 1) trains.

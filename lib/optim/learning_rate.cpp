@@ -58,7 +58,8 @@ void LearningRate::check() const {
     check_at_least("--lr-warmup-samples", warmup_samples, 0);
     if (decay_tokens > 0) {
         if (style == DecayStyle::wsd || style == DecayStyle::inverse_square_root) {
-            usage_error("--lr-decay-tokens", "needs --lr-decay-style linear or cosine, not {}",
+            usage_error("--lr-decay-tokens",
+                        "needs --lr-decay-style linear, cosine or constant, not {}",
                         name_of(style));
         }
         if (warmup_tokens >= decay_tokens) {

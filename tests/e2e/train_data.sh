@@ -40,7 +40,7 @@ run stages.log lm-train "${args[@]}" "${stages[@]}" --exit-iteration 5
 run cut.json lm-train "${args[@]}" "${stages[@]}" --show-samples 17-18
 [ "$(jq -c '[.iteration, ([.pieces[].tokens] | add)]' cut.json | tr '\n' ' ')" = "[3,6] [4,49] " ] || fail "a cut sample: $(cat cut.json)"
 expect 2 '--curriculum-total-steps: is missing' lm-train "${args[@]}" --curriculum-learning-type seqlen --curriculum-min-difficulty 8
-expect 2 'min_difficulty 4 is not between' lm-train "${args[@]}" "${grow[@]}" --curriculum-min-difficulty 4
+expect 2 '--curriculum-min-difficulty: 4 is not between' lm-train "${args[@]}" "${grow[@]}" --curriculum-min-difficulty 4
 
 # The same settings from a DeepSpeed configuration.
 cat >ds.json <<'END'
@@ -50,6 +50,9 @@ cat >ds.json <<'END'
 END
 run deepspeed.log lm-train "${args[@]}" --lr-decay-tokens 4000 --deepspeed --deepspeed_config ds.json
 diff <(values curriculum.log) <(values deepspeed.log) || fail "--deepspeed_config: another run"
+sed 's/"min_difficulty": 8/"min_difficulty": 4/' ds.json >low.json
+expect 2 'curriculum_learning: min_difficulty: 4 is not between difficulty_step 8 and' \
+    lm-train "${args[@]}" --lr-decay-tokens 4000 --deepspeed_config low.json
 grep -q 'ds.json: these keys have no effect here and are ignored: steps_per_print' deepspeed.log.err || fail "--deepspeed_config: nothing noted"
 expect 2 'ds.json: train_batch_size: is 6, but --global-batch-size is 8' lm-train "${args[@]}" --global-batch-size 8 --deepspeed_config ds.json
 

@@ -326,6 +326,16 @@ TEST_CASE("an error names the flag that is invalid or excluded by another") {
     r = request(10, 1000);
     r.min_lr = 1;
     CHECK_THROWS_WITH(Schedule(r), ContainsSubstring("below --min-lr"));
+    // A constant rate accepts --lr-decay-tokens, too.
+    lm::optim::LearningRate by_tokens;
+    by_tokens.max = 1;
+    by_tokens.decay_tokens = 10;
+    by_tokens.style = lm::optim::DecayStyle::constant;
+    CHECK_NOTHROW(by_tokens.check());
+    by_tokens.style = lm::optim::DecayStyle::wsd;
+    CHECK_THROWS_WITH(
+        by_tokens.check(),
+        "--lr-decay-tokens: needs --lr-decay-style linear, cosine or constant, not WSD");
 }
 
 TEST_CASE("decoupled rates and a growing weight decay") {

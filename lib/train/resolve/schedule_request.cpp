@@ -11,7 +11,10 @@ std::optional<optim::Curriculum> curriculum_of(const config::CurriculumFlags& fl
                                                i64 seq_length) {
     if (flags.type.empty()) return std::nullopt;
     optim::Curriculum curriculum;
-    curriculum.kind = optim::parse_curriculum_kind("--curriculum-schedule", flags.schedule);
+    curriculum.from_deepspeed = flags.from_deepspeed;
+    curriculum.kind = optim::parse_curriculum_kind(
+        flags.from_deepspeed ? "curriculum_learning: schedule_type" : "--curriculum-schedule",
+        flags.schedule);
     if (curriculum.kind == optim::Curriculum::Kind::fixed_discrete) {
         curriculum.lengths = flags.difficulties;
         curriculum.max_steps = flags.max_steps;
