@@ -138,8 +138,7 @@ void check(const Flags& flags) {
     if (!flags.gpus) usage_error("--gpus", "is missing: give the number of GPUs of the run");
     check_at_least("--gpus", *flags.gpus, 1);
     check_at_least("--top", flags.top, 1);
-    if (!flags.train.schedule.global_batch)
-        usage_error("--global-batch-size", "is missing: give the samples of a step");
+    if (!flags.train.schedule.global_batch) refuse_missing_batch();
     check_at_least("--global-batch-size", *flags.train.schedule.global_batch, 1);
 }
 

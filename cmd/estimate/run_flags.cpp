@@ -103,7 +103,13 @@ i64 resolve_micro_batch(const config::TrainFlags& flags) {
 
 void require_batch(const config::ScheduleFlags& flags) {
     if (!flags.global_batch && flags.batch_steps.empty() && flags.micro_batch.value_or(0) < 1)
-        usage_error("--global-batch-size", "is missing: give the samples of a step");
+        refuse_missing_batch();
+}
+
+void refuse_missing_batch() {
+    usage_error("--global-batch-size",
+                "is missing: give the number of samples of a step, such as 512, a multiple of the "
+                "micro-batch size x the data-parallel ranks");
 }
 
 BatchSchedule resolve_schedule(const config::TrainFlags& flags, i64 seq_length) {

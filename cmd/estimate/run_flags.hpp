@@ -39,6 +39,8 @@ struct BatchSchedule {
 };
 // Throws Error(usage) when no flag gives the batch size.
 void require_batch(const config::ScheduleFlags& flags);
+// Throws Error(usage): --global-batch-size is missing.
+[[noreturn]] void refuse_missing_batch();
 // Returns the schedule that the flags describe. When `seq_length` is 0, it is not known. Throws
 // Error(usage) for invalid flags, and for --train-tokens with an unknown `seq_length`.
 BatchSchedule resolve_schedule(const config::TrainFlags& flags, i64 seq_length);

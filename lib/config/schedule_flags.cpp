@@ -31,7 +31,7 @@ const Fields<ScheduleFlags>& length_fields() {
         {.option = "--global-batch-size",
          .member = &S::global_batch,
          .metavar = "N",
-         .help = "sequences of one optimizer step; default: the micro-batch size",
+         .help = "sequences of one optimizer step; default in lm-train: the micro-batch size",
          .block = Block::training,
          .derived = Derived::combined},
         {.option = "--rampup-batch-size",
