@@ -6,6 +6,7 @@
 #include <algorithm>
 
 #include "base/as_double.hpp"
+#include "base/log.hpp"
 #include "base/units.hpp"
 #include "cost/formulas.hpp"
 #include "cost/megatron_memory.hpp"
@@ -48,6 +49,13 @@ Memory memory_of(const StepQuery& query) {
     return largest;
 }
 
+void warn_of_memory(const StepQuery& query, i64 bytes) {
+    const i64 limit = query.gpu.memory_bytes;
+    if (bytes <= limit) return;
+    warn("memory: the fullest GPU needs {}, {} has {}: lm-estimate layout lists layouts that fit",
+         human_size(bytes), query.gpu.name, human_size(limit));
+}
+
 Figure seconds(const char* key, const char* label, double value, std::string formula) {
     return {key, label, Unit::seconds, value, std::move(formula)};
 }
@@ -80,6 +88,7 @@ std::vector<Figure> step_figures(const StepQuery& query, const cost::StepTime& t
     const double flops_per_token = cost::model_flops_per_token(query.model, query.model.seq_length);
     const double flops_per_s = flops_per_token * tokens / step_s / n_gpus;
     const Memory memory = memory_of(query);
+    warn_of_memory(query, memory.total());
     const char* of_memory = query.is_megatron
                                 ? "weights, fp32 gradients, masters and moments, and "
                                   "the activations of arXiv 2205.05198, "
@@ -91,8 +100,8 @@ std::vector<Figure> step_figures(const StepQuery& query, const cost::StepTime& t
                 "at the full batch; the sum of the parts that --explain lists"),
         {"tokens_per_s", "tokens/s", Unit::count, static_cast<i64>(tokens / step_s),
          "--global-batch-size x --seq-length / step"},
-        {"trainer", "trainer", Unit::plain,
-         std::string(query.is_megatron ? "megatron" : "lm-train"),
+        {"trainer", query.assumes_megatron ? "trainer (assumed: no --trainer lm-train)" : "trainer",
+         Unit::plain, std::string(query.is_megatron ? "megatron" : "lm-train"),
          "set by --trainer, whose default in lm-estimate layout differs"},
         {"dtype", query.assumes_fp16 ? "format (assumed: no --bf16, --fp16)" : "format",
          Unit::plain, std::string(name_of(query.precision.weights)),

@@ -27,6 +27,7 @@ struct StepQuery {
     bool nvls = true;                                  // as in cost::NcclUse
     i64 allowance_bytes = cost::cuda_allowance_bytes;  // in addition to buffers and NCCL
     bool is_megatron = false;
+    bool assumes_megatron = false;  // --trainer is not given
     cost::Hardware gpu;
     cost::TrainingProgram trainer;
 };
@@ -37,7 +38,7 @@ cost::StepTime simulate(const StepQuery& query, i64 batch,
 
 // Returns the operations of the model for a token, from which MFU is computed.
 Figure model_flops_figure(const spec::ModelConfig& model);
-// Returns the figures of the step with the full batch.
+// Returns the figures of the step with the full batch. Warns when its memory does not fit.
 std::vector<Figure> step_figures(const StepQuery& query, const cost::StepTime& time);
 // Returns the parts of the step's time, each with what limits it. The last figure is the sum of the
 // parts.

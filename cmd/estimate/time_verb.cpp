@@ -200,6 +200,7 @@ StepQuery step_query(const Flags& flags, const cost::TrainingPlan& plan) {
                     .nvls = !flags.train.device.deterministic_mode,
                     .allowance_bytes = flags.allowance.value,
                     .is_megatron = is_megatron(flags.hardware),
+                    .assumes_megatron = !flags.train.model.options->given("--trainer"),
                     .gpu = resolve_hardware(flags.hardware),
                     .trainer = resolve_trainer(flags.hardware)};
     query.assumes_fp16 = query.is_megatron && query.precision.weights == DType::fp32;

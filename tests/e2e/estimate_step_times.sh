@@ -46,6 +46,15 @@ grep -Eq '^format \(assumed: no --bf16, --fp16\) +fp16$' fp16.txt || fail "$(cat
 run bf16.txt lm-estimate time "${step[@]}" --bf16 --gpu a100
 grep -Eq '^format +bf16$' bf16.txt || fail "$(cat bf16.txt)"
 
+# The text states an assumed trainer; a step that needs too much memory has a warning.
+grep -Eq '^trainer \(assumed: no --trainer lm-train\) +megatron$' fp16.txt || fail "$(cat fp16.txt)"
+run trainer.txt lm-estimate time "${step[@]}" --gpu a100 --trainer megatron
+grep -Eq '^trainer +megatron$' trainer.txt || fail "$(cat trainer.txt)"
+[ "$(jq -r .trainer one.json)" = megatron ] || fail "$(cat one.json)"
+! grep 'the fullest GPU needs' fp16.txt.err || fail "a warning about memory that fits"
+expect 0 'warning: memory: the fullest GPU needs [0-9.]+ GiB, .* has [0-9.]+ GiB: lm-estimate layout lists layouts that fit' \
+    lm-estimate time --model 7.5b --micro-batch-size 1 --global-batch-size 64 --gpus 8 --gpu a100
+
 # With lm-train's plan, the memory is that of lm-estimate memory with NCCL and the allowance.
 run plan.json lm-estimate time "${step[@]}" --bf16 --gpu h100 --trainer lm-train --json
 run memory.json lm-estimate memory "${model[@]}" --bf16 --micro-batch-size 2 --global-batch-size 64 \
