@@ -51,14 +51,19 @@ ProgramResult run_program(const std::vector<std::string>& words, Stdout to) {
     return result;
 }
 
-std::string must_run(const std::string& target, const std::vector<std::string>& words, Stdout to) {
-    const ProgramResult result = run_program(words, to);
+void require_success(const std::string& target, const std::string& program,
+                     const ProgramResult& result) {
     if (result.code == 127)
-        run_error(words[0], "cannot be started, or is missing at {}: install it", target);
+        run_error(program, "cannot be started, or is missing at {}: install it", target);
     if (result.code != 0) {
         run_error(target, "{} failed with exit code {}: run lm-ckpt sync again to continue",
-                  words[0], result.code);
+                  program, result.code);
     }
+}
+
+std::string must_run(const std::string& target, const std::vector<std::string>& words, Stdout to) {
+    const ProgramResult result = run_program(words, to);
+    require_success(target, words[0], result);
     return result.output;
 }
 

@@ -21,9 +21,13 @@ struct ProgramResult {
 // Throws Error(failure) when the program exists and cannot be started.
 ProgramResult run_program(const std::vector<std::string>& words, Stdout to = Stdout::returned);
 
-// Runs a program that transfers to `target` for lm-ckpt sync, and returns its output. When the exit
-// code is not 0, throws Error(failure). The error names the program for the exit code 127, which
-// may also mean that the program is missing on a remote host, and `target` for any other exit code.
+// Throws Error(failure) when `result` of `program`, which works on `target` for lm-ckpt sync, has
+// an exit code other than 0. The error names the program for the exit code 127, which may also mean
+// that the program is missing on a remote host, and `target` for any other exit code.
+void require_success(const std::string& target, const std::string& program,
+                     const ProgramResult& result);
+
+// Runs a program, calls require_success() with its result, and returns its output.
 std::string must_run(const std::string& target, const std::vector<std::string>& words,
                      Stdout to = Stdout::returned);
 

@@ -1,12 +1,28 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "sync/rclone_target.hpp"
 
+#include <algorithm>
+
 #include "base/error.hpp"
 #include "io/file.hpp"
 #include "io/path.hpp"
 #include "io/program.hpp"
 
 namespace lm::sync {
+namespace {
+
+// Returns whether a report of rclone check --combined has a file that differs. Each line has a mark
+// and the name of a file: = same bytes, * other bytes, + missing at the remote, - missing in the
+// local step, ! not compared because of an error.
+bool reports_difference(const std::string& report) {
+    for (size_t begin = 0; begin < report.size();) {
+        if (report[begin] == '*' || report[begin] == '+' || report[begin] == '-') return true;
+        begin = std::min(report.find('\n', begin), report.size() - 1) + 1;
+    }
+    return false;
+}
+
+}  // namespace
 
 RcloneTarget::RcloneTarget(std::string name, std::optional<i64> rate) : name_(std::move(name)) {
     while (name_.ends_with('/')) name_.pop_back();
@@ -49,9 +65,14 @@ void RcloneTarget::remove_step(const std::string& name) {
 }
 
 bool RcloneTarget::same_bytes(const std::string& path) {
-    return io::run_program(
-               {"rclone", "check", "--log-level", "ERROR", path, remote(io::base_name(path))})
-               .code == 0;
+    const io::ProgramResult result =
+        io::run_program({"rclone", "check", "--log-level", "ERROR", "--combined", "-", path,
+                         remote(io::base_name(path))});
+    // rclone has one exit code for different bytes and for a broken connection, so the report of
+    // --combined decides.
+    if (reports_difference(result.output)) return false;
+    io::require_success(name_, "rclone", result);
+    return true;
 }
 
 std::string RcloneTarget::remote(const std::string& name) const {

@@ -1,9 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "sync/sync_target.hpp"
 
+#include <sys/stat.h>
+
+#include <cstdlib>
+
 #include "base/error.hpp"
 #include "ckpt/support.hpp"
 #include "support/catch.hpp"
+#include "support/temp_dir.hpp"
+#include "sync/rclone_target.hpp"
 
 using namespace lm;
 using namespace lm::sync;
@@ -13,6 +19,24 @@ namespace {
 TargetKind kind_of(const std::string& name) {
     return target_kind(name, [](const std::string& remote) { return remote == "store:"; });
 }
+
+// Puts a shell script in the place of rclone, for the programs that this process starts.
+class FakeRclone {
+  public:
+    explicit FakeRclone(const std::string& script) : path_(std::getenv("PATH")) {
+        const std::string rclone = directory_ / "rclone";
+        test::write(rclone, "#!/bin/sh\n" + script + "\n");
+        ::chmod(rclone.c_str(), 0755);
+        ::setenv("PATH", (directory_.path() + ":" + path_).c_str(), 1);
+    }
+    ~FakeRclone() { ::setenv("PATH", path_.c_str(), 1); }
+    FakeRclone(const FakeRclone&) = delete;
+    FakeRclone& operator=(const FakeRclone&) = delete;
+
+  private:
+    test::TempDir directory_;
+    std::string path_;
+};
 
 }  // namespace
 
@@ -51,6 +75,25 @@ TEST_CASE("a step at a path has the bytes of its source, until they change") {
     CHECK_FALSE(target->same_bytes(step));
     target->remove_step("global_step7");
     CHECK_FALSE(io::exists(scratch / "backup/global_step7"));
+}
+
+TEST_CASE("a comparison by rclone that fails is an error, not a difference") {
+    RcloneTarget target("store:run", std::nullopt);
+    const auto same_after = [&](const std::string& script) {
+        const FakeRclone rclone(script);
+        return target.same_bytes("c/global_step7");
+    };
+    CHECK(same_after("echo '= a'"));
+    for (const char* mark : {"*", "+", "-"}) {
+        INFO(mark);
+        CHECK_FALSE(same_after(fmt::format("echo '= a'; echo '{} b'; exit 1", mark)));
+    }
+    // A broken connection: no report, a report that ends early, a file that could not be read.
+    for (const char* script : {"exit 1", "echo '= a'; exit 1", "echo '! a'; exit 1"}) {
+        INFO(script);
+        CHECK_THAT(test::error_of([&] { (void)same_after(script); }),
+                   ContainsSubstring("store:run: rclone failed with exit code 1"));
+    }
 }
 
 TEST_CASE("a file at a path is replaced") {
