@@ -37,6 +37,10 @@ void PathTarget::send_file(const std::string& path, const std::string& name) {
     io::write_file(in(name), io::read_file(path), io::Overwrite::yes);
 }
 
+bool PathTarget::has_directory(const std::string& name) {
+    return io::checked::exists(in(name)) && !io::list_directory(in(name)).empty();
+}
+
 void PathTarget::rename(const std::string& from, const std::string& to) {
     io::make_directories(io::parent_of(in(to)));
     io::checked::rename(in(from), in(to));

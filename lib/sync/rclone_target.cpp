@@ -54,6 +54,14 @@ void RcloneTarget::send_file(const std::string& path, const std::string& name) {
     rclone({"copyto", path, remote(name)});
 }
 
+// Lists by a filter, because rclone reports an error for the name of a directory that does not
+// exist.
+bool RcloneTarget::has_directory(const std::string& name) {
+    return !io::must_run(name_, {"rclone", "lsf", "--recursive", "--files-only", "--include",
+                                 "/" + name + "/*", name_})
+                .empty();
+}
+
 void RcloneTarget::rename(const std::string& from, const std::string& to) {
     rclone({"moveto", remote(from), remote(to)});
 }

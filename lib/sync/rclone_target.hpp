@@ -21,6 +21,7 @@ class RcloneTarget : public SyncTarget {
     std::string manifests(const std::string& cache) override;
     void send_step(const std::string& path) override;
     void send_file(const std::string& path, const std::string& name) override;
+    bool has_directory(const std::string& name) override;
     void rename(const std::string& from, const std::string& to) override;
     void remove_step(const std::string& name) override;
     bool same_bytes(const std::string& path) override;

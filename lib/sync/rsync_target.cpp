@@ -60,6 +60,11 @@ void RsyncTarget::send_file(const std::string& path, const std::string& name) {
     io::must_run(name_, words);
 }
 
+bool RsyncTarget::has_directory(const std::string& name) {
+    const std::string directory = io::shell_quoted(path_ + "/" + name);
+    return !on_host(fmt::format("if [ -d {0} ]; then ls -A {0}; fi", directory)).empty();
+}
+
 void RsyncTarget::rename(const std::string& from, const std::string& to) {
     const std::string parent = io::parent_of(path_ + "/" + to);
     on_host(fmt::format("cd {} && mkdir -p {} && mv -T {} {}", io::shell_quoted(path_),
@@ -84,7 +89,7 @@ std::string RsyncTarget::remote(const std::string& name) const {
     return host_ + ":" + path_ + (name.empty() ? "" : "/" + name);
 }
 
-void RsyncTarget::on_host(const std::string& command) const {
+std::string RsyncTarget::on_host(const std::string& command) const {
     std::vector<std::string> words;
     for (size_t begin = 0; begin < ssh_.size();) {
         const size_t end = std::min(ssh_.find(' ', begin), ssh_.size());
@@ -93,7 +98,7 @@ void RsyncTarget::on_host(const std::string& command) const {
     }
     words.push_back(host_);
     words.push_back(command);
-    io::must_run(name_, words);
+    return io::must_run(name_, words);
 }
 
 }  // namespace lm::sync

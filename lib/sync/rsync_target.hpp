@@ -19,6 +19,7 @@ class RsyncTarget : public SyncTarget {
     std::string manifests(const std::string& cache) override;
     void send_step(const std::string& path) override;
     void send_file(const std::string& path, const std::string& name) override;
+    bool has_directory(const std::string& name) override;
     void rename(const std::string& from, const std::string& to) override;
     void remove_step(const std::string& name) override;
     bool same_bytes(const std::string& path) override;
@@ -26,7 +27,7 @@ class RsyncTarget : public SyncTarget {
   private:
     std::string remote(const std::string& name) const;
     // Runs `command` in the shell of the host. Throws Error(failure) when it fails.
-    void on_host(const std::string& command) const;
+    std::string on_host(const std::string& command) const;
 
     std::string name_, host_, path_, ssh_;
     std::vector<std::string> rsync_;  // the words that all calls of rsync start with

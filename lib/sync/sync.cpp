@@ -194,12 +194,21 @@ class Sync {
         if (renamed) read_target();
     }
 
+    // Renames a step of the target to abandoned-gN/global_stepM. If the target has this name
+    // already, the new name gets the suffix ".2", ".3", ..., as in ckpt::set_aside().
     void set_aside(i64 step, i64 generation) {
         const std::string name = ckpt::step_name(step);
-        again([&] {
-            target_.rename(name, fmt::format("{}{}/{}", ckpt::abandoned_prefix, generation, name));
-        });
+        const std::string to = fmt::format("{}{}/{}", ckpt::abandoned_prefix, generation, name);
+        std::string free = to;
+        for (int n = 2; has_directory(free); ++n) free = fmt::format("{}.{}", to, n);
+        again([&] { target_.rename(name, free); });
         report_.set_aside.push_back(step);
+    }
+
+    bool has_directory(const std::string& name) const {
+        bool found = false;
+        again([&] { found = target_.has_directory(name); });
+        return found;
     }
 
     void retain() {

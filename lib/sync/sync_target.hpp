@@ -52,7 +52,10 @@ class SyncTarget {
     virtual void send_step(const std::string& path) = 0;
     // Copies the local file `path` to `name`, which appears only when the copy is complete.
     virtual void send_file(const std::string& path, const std::string& name) = 0;
-    // Renames the step `from` to `to`; creates the directory that contains `to`.
+    // Returns whether the target has a directory `name` that is not empty.
+    virtual bool has_directory(const std::string& name) = 0;
+    // Renames the step `from` to `to`, a name that the target does not have; creates the directory
+    // that contains `to`.
     virtual void rename(const std::string& from, const std::string& to) = 0;
     virtual void remove_step(const std::string& name) = 0;
     // Returns whether a step at the target has the bytes of the local step `path`.

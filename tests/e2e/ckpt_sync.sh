@@ -83,6 +83,25 @@ expect_line copied '[6,8]'
 expect_line set_aside '[6,8]'
 diff -r c/global_step8 far2/global_step8 || fail "the new branch did not arrive"
 
+# A step number is set aside a second time under a name with a suffix: the older step is at the destination again.
+dests=(backup/run "near:$work/far2") places=(backup/run far2)
+if command -v rclone >/dev/null; then dests+=(store:run) places+=(rclone/run); fi
+for k in "${!dests[@]}"; do
+    lm-ckpt sync c "${dests[k]}" >/dev/null
+    at=${places[k]}
+    aside=$(echo "$at"/abandoned-g*/global_step8)
+    rm -r "$at/global_step8"
+    cp -r "$aside" before
+    cp -r before "$at/global_step8"
+    expect 0 '' lm-ckpt sync c "${dests[k]}"
+    expect_line failed '[]'
+    expect_line set_aside '[8]'
+    diff -r c/global_step8 "$at/global_step8" || fail "${dests[k]}: the step was not replaced"
+    diff -r before "$aside" || fail "${dests[k]}: the step that was set aside first has changed"
+    diff -r before "$aside.2" || fail "${dests[k]}: no suffix: $(ls "$at"/abandoned-g*)"
+    rm -r before
+done
+
 # --weights-only-older-than removes old optimizer state if DEST is a local directory. While a sync runs, a second sync to the
 # same destination does nothing.
 expect 0 '' lm-ckpt sync c backup/run --weights-only-older-than 1

@@ -67,6 +67,8 @@ TEST_CASE("a step at a path has the bytes of its source, until they change") {
     CHECK(target->same_bytes(step));
     target->rename("global_step7", "aside/global_step7");
     CHECK(io::exists(scratch / "backup/aside/global_step7/manifest.json"));
+    CHECK(target->has_directory("aside/global_step7"));
+    CHECK_FALSE(target->has_directory("aside/global_step7.2"));
     target->send_step(step);
     const std::string weights = scratch / "backup/global_step7/weights-00000.safetensors";
     std::string bytes = test::read(weights);

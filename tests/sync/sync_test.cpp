@@ -51,6 +51,7 @@ class RemoteTarget : public SyncTarget {
         attempt("file");
         local_->send_file(path, name);
     }
+    bool has_directory(const std::string& name) override { return local_->has_directory(name); }
     void rename(const std::string& from, const std::string& to) override {
         attempt("rename");
         local_->rename(from, to);
@@ -234,6 +235,22 @@ TEST_CASE("steps that a rollback has abandoned do not keep their names at the de
     CHECK(run.sync().set_aside == Steps{4, 6});
     CHECK(ckpt::steps_in(run.destination()) == Steps{2});
     CHECK(run.sync().set_aside.empty());
+}
+
+TEST_CASE("a second rollback to one step sets a step number aside under a name with a suffix") {
+    Run run({2, 4});
+    run.sync();
+    for (int n = 0; n < 3; ++n) {
+        ckpt::roll_back(run.source(), 2);
+        const SyncReport report = run.sync();
+        CHECK(report.set_aside == Steps{4});
+        CHECK(report.failed.empty());
+        run.resume(2);
+        run.save({4});
+        CHECK(run.sync().copied == Steps{4});
+    }
+    CHECK(io::list_directory(run.destination() + "/abandoned-g1") ==
+          std::vector<std::string>{"global_step4", "global_step4.2", "global_step4.3"});
 }
 
 TEST_CASE("a second sync to the same destination does nothing") {
