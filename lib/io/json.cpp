@@ -5,12 +5,21 @@
 
 #include <algorithm>
 #include <cmath>
+#include <utility>
 
-#include "base/error.hpp"
 #include "io/file.hpp"
+#include "io/json_error.hpp"
 
 namespace lm::io {
 namespace {
+
+// Throws JsonError "PATH: ...".
+template <typename... Args>
+[[noreturn]] void json_error(const std::string& path, fmt::format_string<Args...> format,
+                             Args&&... args) {
+    throw JsonError(Exit::failure,
+                    fmt::format("{}: {}", path, fmt::format(format, std::forward<Args>(args)...)));
+}
 
 // Returns the cause that nlohmann's message states, such as "unexpected end of input; expected
 // '}'". The message is "[json.exception.parse_error.101] parse error at line 1, column 2: syntax
@@ -41,7 +50,7 @@ std::string text_of(const Document& document) {
     constexpr size_t max_shown = 40;
     std::string shown = value.dump(-1, ' ', false, Json::error_handler_t::replace);
     if (shown.size() > max_shown) shown = value.type_name();
-    run_error(path, "{} is not {}: got {}", name, wanted, shown);
+    json_error(path, "{} is not {}: got {}", name, wanted, shown);
 }
 
 }  // namespace
@@ -50,10 +59,10 @@ Json parse_json(std::string_view text, const std::string& path) {
     try {
         return Json::parse(text);
     } catch (const Json::parse_error& error) {
-        run_error(path, "not valid JSON at {}: {}", position_of(error.byte, text),
-                  cause_in(error.what()));
+        json_error(path, "not valid JSON at {}: {}", position_of(error.byte, text),
+                   cause_in(error.what()));
     } catch (const Json::exception& error) {
-        run_error(path, "not valid JSON: {}", cause_in(error.what()));
+        json_error(path, "not valid JSON: {}", cause_in(error.what()));
     }
 }
 
@@ -86,8 +95,8 @@ i64 to_integer(const Json& value, i64 least, i64 greatest, std::string_view name
     const bool too_big = value.is_number_unsigned() &&
                          value.get<u64>() > static_cast<u64>(std::numeric_limits<i64>::max());
     if (too_big || value.get<i64>() < least || value.get<i64>() > greatest) {
-        run_error(path, "{} is out of range: expected {}..{}, got {}", name, least, greatest,
-                  value.dump());
+        json_error(path, "{} is out of range: expected {}..{}, got {}", name, least, greatest,
+                   value.dump());
     }
     return value.get<i64>();
 }
@@ -103,8 +112,8 @@ double to_number(const Json& value, double greatest, std::string_view name,
     if (!value.is_number()) wrong_type(name, "a number", value, path);
     const double number = value.get<double>();
     if (std::abs(number) > greatest) {
-        run_error(path, "{} is out of range: expected at most {} in magnitude, got {}", name,
-                  greatest, value.dump());
+        json_error(path, "{} is out of range: expected at most {} in magnitude, got {}", name,
+                   greatest, value.dump());
     }
     return number;
 }
@@ -127,7 +136,7 @@ const Json* find(const Json& object, const std::string& key, const std::string& 
 }
 
 void missing(const std::string& key, const std::string& path) {
-    run_error(path, "'{}' is missing", key);
+    json_error(path, "'{}' is missing", key);
 }
 
 std::string quoted(const std::string& key) {

@@ -16,7 +16,7 @@
 
 namespace lm::io {
 
-// Throws Error(failure) "PATH: not valid JSON at line L, column C: ...".
+// Throws JsonError (json_error.hpp) "PATH: not valid JSON at line L, column C: ...".
 Json parse_json(std::string_view text, const std::string& path);
 Json read_json(const std::string& path);
 
@@ -50,8 +50,8 @@ struct IsVector<std::vector<T>> : std::true_type {};
 }  // namespace json_detail
 
 // Returns `value` as T: bool, an integer type (2.0 is not an integer), float or double,
-// std::string, Json, or a vector of these. Throws Error(failure) "PATH: NAME is not a ..." for any
-// other type.
+// std::string, Json, or a vector of these. Throws JsonError "PATH: NAME is not a ..." for any other
+// type.
 template <typename T>
 T json_as(const Json& value, std::string_view name, const std::string& path) {
     namespace detail = json_detail;
@@ -80,7 +80,7 @@ T json_as(const Json& value, std::string_view name, const std::string& path) {
     }
 }
 
-// Returns the value of `key`. Throws Error(failure) "PATH: 'key' is missing" or "'key' is not a
+// Returns the value of `key`. Throws JsonError "PATH: 'key' is missing" or "'key' is not a
 // number".
 template <typename T>
 T json_get(const Json& object, const std::string& key, const std::string& path) {

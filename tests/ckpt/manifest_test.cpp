@@ -3,7 +3,10 @@
 #include "ckpt/format/manifest.hpp"
 
 #include "base/hash.hpp"
+#include "base/log.hpp"
 #include "ckpt/format/damage.hpp"
+#include "ckpt/format/index.hpp"
+#include "ckpt/history/steps.hpp"
 #include "support.hpp"
 #include "support/catch.hpp"
 
@@ -80,4 +83,46 @@ TEST_CASE(
                ContainsSubstring("version 9"));
     CHECK(error("\"format_version\": 2", "\"format_version\": 7") == "no error");
     CHECK_THROWS_AS(parse_manifest("{}", "m"), DamageError);
+}
+
+TEST_CASE("faults in the JSON of a manifest or an index part are damage, other versions are not") {
+    const auto is_damage = [](const std::string& from, const std::string& to) {
+        try {
+            (void)parse_manifest(changed(sample(), from, to), "m");
+        } catch (const DamageError&) {
+            return true;
+        } catch (const Error&) {
+            return false;
+        }
+        return false;
+    };
+    CHECK(is_damage("\"seed\": ", "\"sead\": "));
+    CHECK(is_damage("\"seed\": ", "\"seed: "));
+    CHECK(is_damage("\"iteration\": ", "\"iteration\": -0.5e"));
+    CHECK(is_damage("\"num_layers\"", "\"layers\""));
+    CHECK_FALSE(is_damage("\"features\": []", "\"features\": [\"sparse\"]"));
+    CHECK_FALSE(is_damage("\"min_reader_version\": 2", "\"min_reader_version\": 9"));
+    CHECK_FALSE(is_damage("\"LayerNorm\"", "\"NewNorm\""));
+    const std::string part = index_text({.writer = 3, .files = {}});
+    CHECK(parse_index(part, "i").writer == 3);
+    CHECK_THROWS_AS(parse_index(part.substr(0, part.size() / 2), "i"), DamageError);
+    std::string other = part;
+    other.replace(other.find("writer"), 6, "author");
+    CHECK_THROWS_AS(parse_index(other, "i"), DamageError);
+}
+
+TEST_CASE("a run takes the previous step when the newest manifest lacks a key") {
+    const test::ScratchDirectory scratch;
+    const spec::ModelConfig config = test::small_model();
+    test::Buffers buffers(config, {});
+    const Generation generation = claim(scratch.path());
+    for (const i64 step : {2, 4}) save(generation, test::info_of(config, step), buffers.pieces());
+    const std::string newest = scratch / "global_step4/manifest.json";
+    test::write(newest,
+                changed(read_manifest(scratch / "global_step4"), "\"seed\": ", "\"sead\": "));
+    std::string warning;
+    set_log_sink([&](Severity, std::string_view text) { warning = text; });
+    CHECK(open(scratch.path()).path() == scratch / "global_step2");
+    set_log_sink(nullptr);
+    CHECK_THAT(warning, ContainsSubstring("manifest.json: 'seed' is missing: using"));
 }

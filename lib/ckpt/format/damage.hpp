@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Damage of a checkpoint: data that does not match its digest, files that are missing or have a
-// wrong size, and metadata with impossible values. Only damage may make a run load another step. An
-// error of the system (EIO, EACCES, ENOMEM, ESTALE, EMFILE) does not prove damage, so code throws a
-// plain Error for it.
+// wrong size, and metadata that is not JSON, lacks a key or has impossible values. Only damage may
+// make a run load another step. An error of the system (EIO, EACCES, ENOMEM, ESTALE, EMFILE) does
+// not prove damage, so code throws a plain Error for it.
 #pragma once
 
 #include <fmt/format.h>

@@ -9,6 +9,7 @@
 
 #include "ckpt/format/damage.hpp"
 #include "io/json.hpp"
+#include "io/json_error.hpp"
 
 namespace lm::ckpt {
 namespace {
@@ -138,6 +139,18 @@ DataFile parse_file(const io::Json& object, const std::string& path) {
     return file;
 }
 
+IndexPart index_part_from(const io::Json& document, const std::string& path) {
+    if (io::json_get<std::string>(document, "format", path) != format_name) {
+        damaged(path, "is not an index part: its 'format' is not '{}'", format_name);
+    }
+    IndexPart part;
+    part.writer = io::json_get<i64>(document, "writer", path);
+    const auto files = document.find("files");
+    if (files == document.end()) damaged(path, "corrupt: 'files' is missing");
+    for (const io::Json& file : *files) part.files.push_back(parse_file(file, path));
+    return part;
+}
+
 }  // namespace
 
 std::string index_text(const IndexPart& part) {
@@ -152,16 +165,11 @@ std::string index_text(const IndexPart& part) {
 }
 
 IndexPart parse_index(std::string_view text, const std::string& path) {
-    const io::Json document = io::parse_json(text, path);
-    if (io::json_get<std::string>(document, "format", path) != format_name) {
-        damaged(path, "is not an index part: its 'format' is not '{}'", format_name);
+    try {
+        return index_part_from(io::parse_json(text, path), path);
+    } catch (const io::JsonError& error) {
+        throw DamageError(error.code(), error.what());
     }
-    IndexPart part;
-    part.writer = io::json_get<i64>(document, "writer", path);
-    const auto files = document.find("files");
-    if (files == document.end()) damaged(path, "corrupt: 'files' is missing");
-    for (const io::Json& file : *files) part.files.push_back(parse_file(file, path));
-    return part;
 }
 
 IndexReference reference_to(const IndexPart& part, std::string_view text) {

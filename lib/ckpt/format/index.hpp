@@ -71,8 +71,8 @@ struct IndexPart {
 // Returns the JSON text of a part, grouped by file, kind and type, with one slice per line:
 // [tensor, offset, [start..., end...], [flat_begin, flat_end] or [] for the whole box, digests].
 std::string index_text(const IndexPart& part);
-// Parses the text of a part. Throws DamageError naming `path` for impossible values, and
-// Error(failure) naming `path` for text that is not JSON or lacks a key.
+// Parses the text of a part. Throws DamageError naming `path` for text that is not JSON or lacks a
+// key, and for impossible values.
 IndexPart parse_index(std::string_view text, const std::string& path);
 
 // Returns the reference to a part whose text is `text`, with its range of tensors and its totals.

@@ -14,6 +14,7 @@
 #include "io/checked.hpp"
 #include "io/file.hpp"
 #include "io/json.hpp"
+#include "io/json_error.hpp"
 
 namespace lm::ckpt {
 namespace {
@@ -196,6 +197,32 @@ void read_origin(const io::Json& document, const std::string& path, Manifest& ma
                        .job = io::json_get<std::string>(writer, "job", path)};
 }
 
+// Returns the manifest of `document`, without its digest.
+Manifest manifest_from(const io::Json& document, const std::string& path) {
+    check_version(document, path);
+    Manifest manifest;
+    read_origin(document, path, manifest);
+    manifest.tool_version = io::json_get<std::string>(document, "tool_version", path);
+    manifest.created = io::json_get<std::string>(document, "created", path);
+    manifest.command_line = io::json_get<std::string>(document, "command_line", path);
+    manifest.counters = counters_from(io::json_get<io::Json>(document, "counters", path), path);
+    manifest.model = model_from_json(io::json_get<io::Json>(document, "model", path), path);
+    const auto tokenizer = io::json_get<io::Json>(document, "tokenizer", path);
+    manifest.tokenizer = {io::json_get<i64>(tokenizer, "end_of_document", path),
+                          io::json_get<std::string>(tokenizer, "digest", path)};
+    manifest.parallel = parallel_from(io::json_get<io::Json>(document, "parallel", path), path);
+    manifest.seed = io::json_get<i64>(document, "seed", path);
+    manifest.state =
+        io::json_line(io::OrderedJson(io::json_get<io::Json>(document, "state", path)));
+    for (const io::Json& tensor : io::json_get<std::vector<io::Json>>(document, "tensors", path)) {
+        manifest.tensors.push_back(tensor_from(tensor, path));
+    }
+    for (const io::Json& part : io::json_get<std::vector<io::Json>>(document, "index", path)) {
+        manifest.index.push_back(part_from(part, path));
+    }
+    return manifest;
+}
+
 }  // namespace
 
 void Totals::add(SliceKind kind, DType dtype, i64 n_bytes) {
@@ -306,30 +333,13 @@ Manifest parse_manifest(std::string_view text, const std::string& path) {
     const std::string stated = extract_digest(copy, path);
     if (digest(copy) != stated)
         damaged(path, "does not match its digest: corrupt or edited: use another step");
-    const io::Json document = io::parse_json(copy, path);
-    check_version(document, path);
-    Manifest manifest;
-    manifest.digest = stated;
-    read_origin(document, path, manifest);
-    manifest.tool_version = io::json_get<std::string>(document, "tool_version", path);
-    manifest.created = io::json_get<std::string>(document, "created", path);
-    manifest.command_line = io::json_get<std::string>(document, "command_line", path);
-    manifest.counters = counters_from(io::json_get<io::Json>(document, "counters", path), path);
-    manifest.model = model_from_json(io::json_get<io::Json>(document, "model", path), path);
-    const auto tokenizer = io::json_get<io::Json>(document, "tokenizer", path);
-    manifest.tokenizer = {io::json_get<i64>(tokenizer, "end_of_document", path),
-                          io::json_get<std::string>(tokenizer, "digest", path)};
-    manifest.parallel = parallel_from(io::json_get<io::Json>(document, "parallel", path), path);
-    manifest.seed = io::json_get<i64>(document, "seed", path);
-    manifest.state =
-        io::json_line(io::OrderedJson(io::json_get<io::Json>(document, "state", path)));
-    for (const io::Json& tensor : io::json_get<std::vector<io::Json>>(document, "tensors", path)) {
-        manifest.tensors.push_back(tensor_from(tensor, path));
+    try {
+        Manifest manifest = manifest_from(io::parse_json(copy, path), path);
+        manifest.digest = stated;
+        return manifest;
+    } catch (const io::JsonError& error) {
+        throw DamageError(error.code(), error.what());
     }
-    for (const io::Json& part : io::json_get<std::vector<io::Json>>(document, "index", path)) {
-        manifest.index.push_back(part_from(part, path));
-    }
-    return manifest;
 }
 
 }  // namespace lm::ckpt

@@ -141,8 +141,8 @@ std::string manifest_text(const Manifest& manifest);
 // Returns the digest at the end of a manifest's text.
 std::string digest_of_manifest(std::string_view text);
 // Verifies the digest and parses the text. Throws DamageError naming `path` when the digest does
-// not match or a value is impossible. Throws Error(failure) when the text is not JSON or lacks a
-// key, or when only another version of lm-utils can read the manifest.
+// not match, the text is not JSON or lacks a key, or a value is impossible. Throws Error(failure)
+// when only another version of lm-utils can read the manifest.
 Manifest parse_manifest(std::string_view text, const std::string& path);
 // Reads the manifest of the step `step_path`, and no other file. Throws DamageError when the step
 // has no manifest.
