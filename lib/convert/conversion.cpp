@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "convert/conversion.hpp"
 
+#include <algorithm>
 #include <filesystem>
 
 #include "base/error.hpp"
@@ -22,7 +23,8 @@ constexpr std::string_view tmp = ".tmp.";  // separates a name from the suffix o
 
 bool is_model(const std::string& path) {
     const auto names = io::list_directory(path);
-    return names.empty() || io::exists(path + "/config.json") || io::exists(path + "/latest");
+    return names.empty() || io::exists(path + "/config.json") || io::exists(path + "/latest") ||
+           io::exists(path + "/latest_checkpointed_iteration.txt");
 }
 
 bool contains(const std::filesystem::path& outer, const std::filesystem::path& inner) {
@@ -132,11 +134,16 @@ Format detect_format(const std::string& path) {
 
 namespace {
 
-// Returns whether a training has saved to the directory: it has several steps, or a start of
-// lm-train has claimed it. An output of lm-ckpt merge has one step and no claim.
+// Returns whether a training has saved to the directory: it has several steps, of lm-utils or of
+// Megatron, or a start of lm-train has claimed it. An output of lm-convert or lm-ckpt merge has one
+// step and no claim.
 bool is_run(const std::string& directory) {
     if (ckpt::is_step(directory)) return false;
-    return ckpt::steps_in(directory).size() > 1 || ckpt::newest_claim(directory).has_value();
+    const auto n_megatron_lm = std::ranges::count_if(
+        io::list_directory(directory),
+        [](const std::string& name) { return name.starts_with("iter_") || name == "release"; });
+    return n_megatron_lm > 1 || ckpt::steps_in(directory).size() > 1 ||
+           ckpt::newest_claim(directory).has_value();
 }
 
 }  // namespace

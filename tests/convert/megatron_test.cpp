@@ -123,6 +123,26 @@ TEST_CASE("DeepSpeed's engine finds what it expects in an export") {
     }
 }
 
+TEST_CASE("--force replaces an earlier export to Megatron, but not the directory of a run") {
+    const test::ScratchDirectory scratch;
+    test::save_grid(scratch / "a", test::bloom_model(4, 6, 3), {}, 3, 5);
+    for (const auto& [function, step] : {std::pair{&to_megatron_lm, "lm/iter_0000003"},
+                                         {&to_megatron_deepspeed, "ds/global_step3"}}) {
+        const auto to = function;
+        ConversionRequest request = request_of(scratch / "a", scratch / std::string(step, 2));
+        to(request);
+        CHECK_THAT(test::error_of([&] { to(request); }, Exit::usage), ContainsSubstring("--force"));
+        request.force = true;
+        CHECK(test::error_of([&] { to(request); }) == "no error");
+        std::string other = scratch / step;
+        other.back() = '4';
+        io::make_directories(other);
+        CHECK_THAT(test::error_of([&] { to(request); }, Exit::usage),
+                   ContainsSubstring("is the directory of a run"));
+        CHECK(io::exists(other));
+    }
+}
+
 TEST_CASE("incomplete and unsuitable Megatron checkpoints are refused") {
     const test::ScratchDirectory scratch;
     test::save_grid(scratch / "a", models()[1], {}, 3, 5);

@@ -70,6 +70,8 @@ expect 2 'several/global_step2: exists with the format hf-gpt2, expected megatro
 expect 2 'expected only IN and OUT: to convert several inputs, give --output-dir' lm-convert c hf x
 expect 2 'hf: exists already: use --force' lm-convert c hf --to hf-gpt2
 expect 0 '' lm-convert c hf --to hf-gpt2 --force --quiet
+expect 0 '' lm-convert c lm-out --to megatron-lm --quiet
+expect 0 '' lm-convert c lm-out --to megatron-lm --force --quiet
 mkdir home; echo x >home/thesis
 expect 2 'without a model' lm-convert c home --to hf-gpt2 --force
 [ -f home/thesis ] || fail "--force removed a directory that is no model"
