@@ -103,8 +103,7 @@ struct Parser {
         usage_error(object, "'{}' is not a {}", text, expected);
     }
     [[noreturn]] void too_large() const {
-        usage_error(object, "'{}' does not fit in 64 bits: give a smaller number or fewer decimals",
-                    text);
+        usage_error(object, "'{}' does not fit in 64 bits: give a smaller number", text);
     }
 
     // Parses the number at the front of `rest` and removes it from `rest`; the unit remains.
@@ -121,9 +120,17 @@ struct Parser {
             digits += fraction;
         }
         digits.erase(0, digits.find_first_not_of('0'));
-        // The product of a number below 10^19 and a factor below 2^51 fits in 128 bits.
+        // The product of a number below 10^19 and a factor below 2^51 fits in 128 bits, and so does
+        // 10^38, the largest power of 10 that whole() divides by.
         constexpr size_t max_digits = 19;
-        if (digits.size() > max_digits || result.scale > static_cast<int>(max_digits)) too_large();
+        constexpr int max_scale = 38;
+        if (digits.size() > max_digits + static_cast<size_t>(result.scale)) too_large();
+        if (digits.size() > max_digits || result.scale > max_scale) {
+            usage_error(object,
+                        "'{}' has too many digits: give at most {} significant digits and at most "
+                        "{} decimals",
+                        text, max_digits, max_scale);
+        }
         for (char c : digits) result.digits = result.digits * 10 + (c - '0');
         return result;
     }

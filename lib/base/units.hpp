@@ -12,7 +12,7 @@ namespace lm {
 // Each parser throws Error(usage), which names `object` (the option), for a text that is not a
 // number, an unknown unit or an overflow. All parsers but parse_number() refuse negative numbers,
 // too. Underscores may group digits. Counts and sizes are whole numbers: 1.5B is a count, but
-// 1.0001k is an error, because it is 1000.1.
+// 1.0001k is an error, because it is 1000.1. Limits: 19 significant digits and 38 decimals.
 
 // Parses a count. Units: k or K, M, G or B, T = 10^3, 10^6, 10^9, 10^12.
 i64 parse_count(std::string_view object, std::string_view text);

@@ -39,6 +39,21 @@ TEST_CASE("counts") {
     CHECK(parse_count("n", "9223372036854775807") == std::numeric_limits<i64>::max());
 }
 
+TEST_CASE("counts and sizes with many decimals are exact, or are refused for the right reason") {
+    CHECK(parse_count("n", "0.10000000000000000000K") == 100);
+    CHECK(parse_count("n", "123456789012.123456000000000000000000M") == 123'456'789'012'123'456);
+    CHECK(parse_size("n", "0.00000095367431640625PiB") == i64{1} << 30);
+    const auto says = [](const char* text, const char* part) {
+        return caught([&] { parse_count("--n", text); }).says(part);
+    };
+    CHECK(says("0.1000000000000000001K", "is not a whole number: use fewer decimals"));
+    CHECK(says("0.0000000000000000000001K", "is not a whole number: use fewer decimals"));
+    CHECK(says("1.1234567890123456789K", "at most 19 significant digits and at most 38 decimals"));
+    CHECK(says("0.000000000000000000000000000000000000001", "at most 38 decimals"));
+    CHECK(says("12345678901234567890.5", "does not fit in 64 bits: give a smaller number"));
+    CHECK(says("9223372036854775808", "does not fit in 64 bits: give a smaller number"));
+}
+
 TEST_CASE("text that is not a count is refused") {
     for (const char* text : {"",
                              " ",
