@@ -42,6 +42,8 @@ Range parse_documents(const std::string& text, i64 n) {
     const i64 last = dash == std::string::npos ? first
                      : open                    ? n - 1
                                                : number(std::string_view(text).substr(dash + 1));
+    if (n == 0)
+        usage_error("--documents", "'{}' is out of range: the dataset has no documents", text);
     if (first > last || last >= n) {
         usage_error("--documents", "'{}' is not within the {} documents (0 to {})", text, n, n - 1);
     }

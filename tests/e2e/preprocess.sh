@@ -124,6 +124,8 @@ for input in nothing.jsonl blank.jsonl /dev/null; do
     "$lm" verify none_text_document > /dev/null
     [ "$(stat -c %s none_text_document.bin none_text_document.idx | xargs)" = "0 42" ] || fail "an empty dataset"
 done
+[ -z "$("$lm" cat none_text_document --ids)" ] || fail "cat of an empty dataset"
+expect 2 "'0' is out of range: the dataset has no documents" "$lm" cat none_text_document --ids --documents 0
 expect 3 'a.jsonl: none of the 3000 lines can be used' "$lm" --input a.jsonl --output-prefix bad --json-keys nope --on-bad-line skip
 [ "$("$lm" info none_text_document | grep -c length)" = 0 ] || fail "the lengths of no sequences"
 "$lm" merge --output-prefix onemore --quiet none_text_document one_text_document none_text_document
