@@ -16,7 +16,7 @@ struct TrainingProgram {
     // pass needs twice this time. If the GPU finishes earlier, it waits for the CPU.
     double host_pass_s = 0;
     // True: messages between stages run during computation, and data-parallel collectives too if
-    // the run overlaps them. False: nothing overlaps.
+    // the run overlaps them. False: nothing overlaps, and each pass waits for one message.
     bool overlaps_messages = true;
     i64 gradient_bytes = 4;  // bytes of an element in data-parallel communication
     // The GEMM of a weight's gradient adds its result to the sum over micro-batches.

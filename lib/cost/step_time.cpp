@@ -118,7 +118,11 @@ Parts parts_of(const SimulatedStep& step, const Hardware& gpu, const TrainingPro
     Parts parts{.stages = virtual_stages(step, gpu, trainer),
                 .message_s = message_s(step, gpu),
                 .durations = {}};
-    // If messages do not overlap with computation, the time of one message prolongs each pass.
+    // If messages do not overlap with computation, the time of one message prolongs each pass. In
+    // the 1F1B phase a stage exchanges two messages with its neighbor after each pass: it sends its
+    // result and receives the input of the next pass. Both directions of a link work at the same
+    // time (Megatron-LM: send_forward_recv_backward()). While the pipeline fills and drains, the
+    // receive of a message is the send of the previous stage, so it counts once, too.
     const double wait_s = trainer.overlaps_messages ? 0 : parts.message_s;
     parts.durations.passes.clear();
     parts.durations.message_s = trainer.overlaps_messages ? parts.message_s : 0;

@@ -78,7 +78,8 @@ TEST_CASE("an all-reduce between nodes is a tree for few bytes and a ring for ma
 
 TEST_CASE("a message between nodes shares the network with the other ranks of its stage") {
     // Messages of 2 x 2048 x 14336 bf16; a node has 8 GPUs and 4 links of 25 GB/s. A stage waits
-    // for two messages in each of 2 passes of 16 micro-batches.
+    // for one exchange of messages, in and out at the same time, after each of 2 passes of 16
+    // micro-batches.
     const auto messages_s = [](const ParallelConfig& parallel) {
         return time_of(parallel, 16).messages_s / (16 * 2);
     };
