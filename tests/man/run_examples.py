@@ -7,6 +7,8 @@ the line before changes that:
     .\\" cluster       needs mpirun, srun or more hosts: skipped and counted
     .\\" site: WHY     needs a GPU, a large file or similar: skipped and counted
     .\\" exits N       ends with that code; "exits N or M": with one of these
+    .\\" SIGINT after N s: exits M
+                      one command, which runs until Ctrl-C: gets SIGINT after N seconds
 Lines of a block that begin with two spaces continue the previous line, for the shell too.
 """
 import re
@@ -45,6 +47,10 @@ def examples_of(source):
 
 def run(scratch, place, comment, text):
     """Runs an example. Returns whether it exited with an expected code."""
+    until_stopped = re.match(r"SIGINT after (\d+) s: ", comment)
+    if until_stopped:
+        text = f"timeout --preserve-status -s INT {until_stopped[1]} {text}"
+        comment = comment[until_stopped.end():]
     expected = [int(code) for code in re.findall(r"\d+", comment)] if comment.startswith("exits ") else [0]
     done = subprocess.run(["bash", "-euo", "pipefail", "-c", text], cwd=scratch, stdin=subprocess.DEVNULL,
                           capture_output=True, text=True, timeout=240)
