@@ -18,6 +18,7 @@
 #include "io/checked.hpp"
 #include "io/file.hpp"
 #include "io/json.hpp"
+#include "io/output_place.hpp"
 #include "io/path.hpp"
 #include "paths.hpp"
 #include "verbs.hpp"
@@ -45,6 +46,7 @@ struct Destination {
 // directory of steps.
 Destination destination_of(std::string to, i64 iteration) {
     to = io::without_trailing_slashes(to);
+    io::refuse_file_as_parent(to);
     const std::string name = ckpt::step_name(iteration);
     if (ckpt::step_from_name(io::base_name(to)) >= 0) {
         if (io::base_name(to) != name)

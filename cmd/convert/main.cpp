@@ -22,6 +22,7 @@
 #include "convert/to_hf.hpp"
 #include "export_check.hpp"
 #include "io/file.hpp"
+#include "io/output_place.hpp"
 #include "report.hpp"
 #include "usage_rules.hpp"
 
@@ -247,6 +248,7 @@ void convert_all(Args& args, const cli::Options& options, const std::string& com
         args.in = path;
         formats.push_back(formats_of(args, options));
     }
+    io::refuse_file_as_parent(args.output_dir);
     io::make_directories(args.output_dir);
     for (size_t i = 0; i < outputs.size(); ++i) {
         args.in = args.paths[i];

@@ -4,6 +4,7 @@
 #include "base/error.hpp"
 #include "cli/main.hpp"
 #include "cli/terminal.hpp"
+#include "io/output_place.hpp"
 #include "plot/picture_file.hpp"
 
 namespace lm::estimate {
@@ -23,6 +24,7 @@ void check(const PictureFlags& flags, const OutputFlags& output) {
     if (flags.path == "-" && output.json) {
         usage_error("--plot", "- and --json both need standard output: give a file");
     }
+    if (flags.path != "-") io::require_parent(flags.path);
 }
 
 void draw(const PictureFlags& flags, const Picture& picture) {

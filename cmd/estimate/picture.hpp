@@ -25,8 +25,8 @@ struct Picture {
 // Declares --plot and --force. `subject` completes the help text: "write a picture: ...".
 void add_picture_options(cli::Options& options, PictureFlags& flags, const std::string& subject);
 
-// Throws Error(usage) when the name of the file has no ending of a known format, and for "-" with
-// --json.
+// Throws Error(usage) when the name of the file has no ending of a known format, when its directory
+// does not exist, and for "-" with --json.
 void check(const PictureFlags& flags, const OutputFlags& output);
 
 // Stores or prints the picture.

@@ -6,8 +6,7 @@
 #include "base/problem_list.hpp"
 #include "base/utf8.hpp"
 #include "config/tokenizer_flags.hpp"
-#include "io/file.hpp"
-#include "io/path.hpp"
+#include "io/output_place.hpp"
 
 namespace lm::preprocess {
 namespace {
@@ -50,11 +49,7 @@ void check_names_files(const std::string& prefix) {
     if (name.empty() || name == "." || name == "..")
         usage_error("--output-prefix", "'{}' is a directory: add a prefix for the file names",
                     prefix);
-    const std::string directory = io::parent_of(prefix);
-    if (!io::is_directory(directory)) {
-        usage_error("--output-prefix", "the directory {} does not exist: create it first",
-                    directory);
-    }
+    io::require_parent(prefix, "--output-prefix");
 }
 
 void declare_tokenizer(cli::Options& options, text::TokenizerChoice& choice) {

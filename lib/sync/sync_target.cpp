@@ -5,6 +5,7 @@
 
 #include "base/error.hpp"
 #include "io/file.hpp"
+#include "io/output_place.hpp"
 #include "io/program.hpp"
 #include "sync/path_target.hpp"
 #include "sync/rclone_target.hpp"
@@ -39,6 +40,7 @@ std::unique_ptr<SyncTarget> SyncTarget::open(const std::string& name,
         case TargetKind::rclone:
             return std::make_unique<RcloneTarget>(name, bytes_per_second);
     }
+    io::refuse_file_as_parent(name);
     io::make_directories(name);
     return std::make_unique<PathTarget>(name, bytes_per_second);
 }

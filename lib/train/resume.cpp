@@ -17,6 +17,7 @@
 #include "ckpt/history/steps.hpp"
 #include "io/file.hpp"
 #include "io/json.hpp"
+#include "io/output_place.hpp"
 #include "io/path.hpp"
 #include "parallel/together.hpp"
 #include "train/resolve/changes.hpp"
@@ -216,7 +217,6 @@ std::string text_of(const config::ResumeRule& rule, const io::OrderedJson& value
 
 void check_writable(const config::CheckpointFlags& checkpoints,
                     const config::LoggingFlags& logging) {
-    namespace fs = std::filesystem;
     const auto check = [&](std::string_view flag, const std::string& path, bool directory) {
         if (path.empty()) return;
         if (io::exists(path) && io::is_directory(path) != directory) {
@@ -224,20 +224,20 @@ void check_writable(const config::CheckpointFlags& checkpoints,
         }
         // The run creates a missing directory, so the nearest existing parent has to be writable.
         // The directory of a file must exist, or be below --save, where the run creates it.
-        const bool is_created = directory || io::is_below(path, checkpoints.save);
+        io::refuse_file_as_parent(path);
+        if (!directory && !io::is_below(path, checkpoints.save))
+            io::require_parent(path, fmt::format("{}: {}", flag, path));
         std::error_code ignored;
-        fs::path at = fs::absolute(path, ignored);
-        if (!is_created && !fs::exists(at, ignored)) at = at.parent_path();
-        while (is_created && !fs::exists(at, ignored) && at.has_relative_path())
+        auto at = std::filesystem::absolute(path, ignored);
+        while (!std::filesystem::exists(at, ignored) && at.has_relative_path())
             at = at.parent_path();
-        if (!fs::exists(at, ignored)) {
-            usage_error(flag, "{}: the directory {} does not exist: create it first", path,
-                        io::parent_of(path));
-        }
         if (::access(at.c_str(), W_OK) != 0) {
             run_error(flag, "{}: {} cannot be written: {}", path, at.string(),
                       std::system_category().message(errno));
         }
+        if (!directory || io::is_directory(path)) return;
+        if (const auto reason = io::why_no_new_directory(at.string()); !reason.empty())
+            run_error(flag, "{}: no directory can be created in {}: {}", path, at.string(), reason);
     };
     check("--save", checkpoints.save, true);
     check("--tensorboard-dir", logging.tensorboard_dir, true);

@@ -43,8 +43,8 @@ std::optional<ckpt::Checkpoint> open_checkpoint(const RunConfig& config, comm::G
 void note_fresh_start(const std::string& load);
 
 // Checks that the run can write its files and directories. Throws Error(usage) when a path is of
-// the wrong kind or its directory does not exist, Error(failure) when it is not writable. Creates
-// nothing.
+// the wrong kind or its directory does not exist, Error(failure) when it is not writable. Removes
+// what it creates.
 void check_writable(const config::CheckpointFlags& checkpoints,
                     const config::LoggingFlags& logging);
 

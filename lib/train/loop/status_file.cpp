@@ -162,7 +162,7 @@ void StatusFile::stopping(const std::string& reason) {
 void StatusFile::write(const char* state, double due_in_s) {
     // While the directory does not exist, no status file is written. A directory below --save is
     // created later, and check_writable() reports any other missing directory.
-    if (!io::exists(io::parent_of(settings_.path))) return;
+    if (!io::is_directory(io::parent_of(settings_.path))) return;
     const double now = unix_time_s();
     fields_["state"] = state;
     set_time(fields_, "time", now);
@@ -201,7 +201,7 @@ int with_end_status(const std::string& path, const std::function<int()>& body) {
 }
 
 void end_status(const std::string& path, const RunEnd& end, double started_s) {
-    if (path.empty() || !io::exists(io::parent_of(path))) return;
+    if (path.empty() || !io::is_directory(io::parent_of(path))) return;
     try {
         io::OrderedJson fields = read_if_any(path);
         // The file may belong to the run that has superseded this run.
