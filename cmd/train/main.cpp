@@ -29,6 +29,8 @@ namespace {
 std::vector<std::string> dump_files(const std::vector<std::string>& paths) {
     std::vector<std::string> files;
     for (const std::string& path : paths) {
+        if (!io::exists(path))
+            usage_error(path, "does not exist: give dumps rank-N.jsonl or their directory");
         if (!io::is_directory(path)) {
             files.push_back(path);
             continue;

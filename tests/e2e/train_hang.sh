@@ -67,7 +67,8 @@ damaged=$(find run/flight-recorder -name 'rank-*.jsonl' | sort | tail -n 1)
 echo '{"kind":' >"$damaged"
 expect 3 "warning: $damaged: .*: the explanation does not use this dump" lm-train --explain "$(dirname "$damaged")"
 grep -q 'rank [0-9]' out || fail "a damaged dump hides the story: $(cat out)"
-expect 3 "^lm-train: nothing.jsonl: cannot open" lm-train --explain nothing.jsonl
+expect 2 "^lm-train: nothing.jsonl: does not exist: give dumps rank-N.jsonl or their directory" lm-train --explain nothing.jsonl
 ! grep -q warning out || fail "the problem of nothing.jsonl is printed twice: $(cat out)"
-expect 3 "none of the 2 dumps can be read" lm-train --explain nothing.jsonl nor-this.jsonl
+echo '{' >broken.jsonl
+expect 3 "none of the 2 dumps can be read" lm-train --explain "$damaged" broken.jsonl
 echo "$n_runs stopped ranks were named with their state"
