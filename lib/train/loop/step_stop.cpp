@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "train/loop/step_stop.hpp"
 
+#include <fmt/format.h>
+
 #include <cmath>
+#include <string>
 
 #include "base/as_double.hpp"
 #include "base/clock.hpp"
@@ -15,6 +18,15 @@ namespace {
 // Ranks exchange their stop requests about once in this interval. The exchange takes less than
 // 0.1 % of the interval.
 constexpr double check_interval_s = 0.2;
+
+// Returns the end of the note about the first stop signal. Follows cli::Sigterm::after_10_s. After
+// SIGUSR1 and SIGHUP, which batch systems send, the text is empty: the next SIGINT or SIGTERM then
+// counts as the first.
+std::string how_to_end_at_once(std::string_view signal) {
+    if (signal != "SIGINT" && signal != "SIGTERM") return "";
+    return fmt::format("; {} Ctrl-C, or a SIGTERM after 10 s, ends the run without a save",
+                       signal == "SIGINT" ? "a second" : "a");
+}
 
 }  // namespace
 
@@ -50,13 +62,14 @@ void StepStop::check() {
 
 void StepStop::report(std::string_view signal) const {
     const double ends_s = iteration_ends_s_;
+    const std::string remedy = how_to_end_at_once(signal);
     if (ends_step_) {
-        note("{}: stopping after this micro-batch", signal);
+        note("{}: stopping after this micro-batch{}", signal, remedy);
     } else if (ends_s > monotonic_s()) {
-        note("{}: stopping after this iteration, in about {}", signal,
-             human_duration(ends_s - monotonic_s()));
+        note("{}: stopping after this iteration, in about {}{}", signal,
+             human_duration(ends_s - monotonic_s()), remedy);
     } else {
-        note("{}: stopping after this iteration", signal);
+        note("{}: stopping after this iteration{}", signal, remedy);
     }
 }
 
