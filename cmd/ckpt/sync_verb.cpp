@@ -8,6 +8,7 @@
 #include "base/clock.hpp"
 #include "base/error.hpp"
 #include "base/log.hpp"
+#include "base/problem_list.hpp"
 #include "ckpt/history/run_logs.hpp"
 #include "ckpt/history/steps.hpp"
 #include "cli/main.hpp"
@@ -98,7 +99,8 @@ int run(const Args& args) {
         return 0;
     }
     cli::write_stdout(line_of(*report, args, watch.elapsed_s()));
-    return static_cast<int>(report->failed.empty() ? Exit::done : Exit::failure);
+    throw_problems(report->failed, Exit::failure);
+    return 0;
 }
 
 }  // namespace

@@ -55,10 +55,7 @@ void require_success(const std::string& target, const std::string& program,
                      const ProgramResult& result) {
     if (result.code == 127)
         run_error(program, "cannot be started, or is missing at {}: install it", target);
-    if (result.code != 0) {
-        run_error(target, "{} failed with exit code {}: run lm-ckpt sync again to continue",
-                  program, result.code);
-    }
+    if (result.code != 0) run_error(target, "{} failed (exit code {})", program, result.code);
 }
 
 std::string must_run(const std::string& target, const std::vector<std::string>& words, Stdout to) {

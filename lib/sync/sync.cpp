@@ -37,7 +37,6 @@ class Sync {
         } catch (const Error& error) {
             if (error.code() != Exit::failure) throw;
             report_.failed.emplace_back(error.what());
-            warn("{}", error.what());
         }
         return report_;
     }
@@ -67,8 +66,13 @@ class Sync {
             try {
                 return transfer();
             } catch (const Error& error) {
-                if (error.code() != Exit::failure || attempt > request_.retries) throw;
-                warn("{}: trying again: attempt {} of {}", error.what(), attempt + 1,
+                if (error.code() != Exit::failure) throw;
+                if (attempt > request_.retries) {
+                    if (!target_.is_remote()) throw;
+                    throw Error(Exit::failure, fmt::format("{}: run lm-ckpt sync again to continue",
+                                                           error.what()));
+                }
+                warn("{}: attempt {} of {} follows", error.what(), attempt + 1,
                      request_.retries + 1);
                 std::this_thread::sleep_for(std::chrono::seconds(attempt));
             }
@@ -109,7 +113,6 @@ class Sync {
                 return;
             }
             report_.failed.emplace_back(error.what());
-            warn("{}", error.what());
         }
     }
 
@@ -151,8 +154,8 @@ class Sync {
         }
         const std::string path =
             fmt::format("{}/{}", request_.destination, ckpt::step_name(entry.step));
-        report_.failed.push_back(fmt::format("{}: differs from its source {}", path, entry.path));
-        warn("{}: delete {}, then sync again", report_.failed.back(), path);
+        report_.failed.push_back(fmt::format(
+            "{}: differs from its source {}: delete the copy, then sync again", path, entry.path));
     }
 
     // Sets `latest` of the target to the newest of its steps that is on the source's current

@@ -69,7 +69,7 @@ if command -v rclone >/dev/null; then behaves store:run rclone/run rclone; fi
 
 # A connection that breaks once is tried again.
 touch down
-expect 0 'attempt 2 of 4' lm-ckpt sync c "near:$work/far2"
+expect 0 'failed \(exit code [0-9]*\): attempt 2 of 4 follows$' lm-ckpt sync c "near:$work/far2"
 expect_line copied '[2,4,6,8]'
 
 # A branch after a rollback: its steps are copied, and the steps of the old branch with the same numbers are set aside.
@@ -127,7 +127,8 @@ expect 0 '' lm-ckpt verify killed --quiet
 expect 2 'is a single step' lm-ckpt sync c/global_step8 x
 # A destination that cannot be reached has a line, too.
 touch down
-expect 3 'near:.*failed with exit code 255' lm-ckpt sync c "near:$work/far3" --retries 0
+expect 3 '^lm-ckpt: near:.*failed \(exit code 255\): run lm-ckpt sync again to continue$' lm-ckpt sync c "near:$work/far3" --retries 0
+! grep -q warning err || fail "a warning beside the error: $(cat err)"
 [ "$(jq -c '[.copied, (.failed | length)]' out)" = '[[],1]' ] || fail "no line: $(cat out)"
 # If the destination has no room for a step, sync copies nothing and does not try again.
 if [ "$(id -u)" = 0 ] && mkdir small && mount -t tmpfs -o size=200k tmpfs small 2>/dev/null; then

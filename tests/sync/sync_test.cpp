@@ -220,11 +220,13 @@ TEST_CASE("a step whose transfer keeps failing is reported, and the next one is 
     RemoteTarget target(run.destination());
     target.fail("step", 1);
     const SyncReport report = run.sync_to(target);
-    CHECK(report.failed == std::vector<std::string>{"remote: the connection broke"});
+    const std::vector<std::string> broke = {
+        "remote: the connection broke: run lm-ckpt sync again to continue"};
+    CHECK(report.failed == broke);
     CHECK(report.copied == Steps{4});
     target.fail("manifests", 1);
     const SyncReport ended = run.sync_to(target);
-    CHECK(ended.failed == std::vector<std::string>{"remote: the connection broke"});
+    CHECK(ended.failed == broke);
     CHECK(ended.copied.empty());
 }
 
