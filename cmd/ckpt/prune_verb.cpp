@@ -30,7 +30,7 @@ struct Args {
     std::string directory;
     RuleFlags rules;
     bool abandoned = false;
-    std::optional<cli::Duration> leftovers;
+    std::optional<std::string> leftovers;  // an age such as 1d
     bool dry_run = false;
     bool no_verify = false;
     bool json = false;
@@ -146,10 +146,19 @@ void verify_kept(const std::string& path, const Args& args, const Report& report
     report.verified(io::base_name(path), result.n_bytes, watch.elapsed_s());
 }
 
+// Returns the age in seconds. Refuses a number without a unit, because a user who writes 1 may mean
+// one day, and an age of one second removes files that another program still writes.
+double parse_age(std::string_view option, const std::string& text) {
+    const double seconds = parse_duration(option, text);
+    if (text.find_first_not_of("0123456789_.") == text.npos)
+        usage_error(option, "'{0}' has no unit: write {0}d, {0}h or {0}m", text);
+    return seconds;
+}
+
 ckpt::PruneRules rules_of(const Args& args) {
     ckpt::PruneRules rules = parse_rules(args.rules);
     rules.abandoned = args.abandoned;
-    if (args.leftovers) rules.leftovers_s = args.leftovers->seconds;
+    if (args.leftovers) rules.leftovers_s = parse_age("--leftovers", *args.leftovers);
     const bool any =
         !rules.keep.empty() || rules.full_steps || rules.abandoned || rules.leftovers_s;
     if (!any) {
@@ -211,7 +220,7 @@ void add_prune(cli::Options& options) {
     add_rules(verb, args->rules);
     verb.flag("--abandoned", &args->abandoned, "remove the steps of abandoned branches");
     verb.value("--leftovers", &args->leftovers, "AGE",
-               "remove temporary files and directories older than AGE");
+               "remove temporary files and directories older than AGE, such as 1d");
     verb.flag("--dry-run", &args->dry_run, "only print the removals");
     verb.flag("--no-verify", &args->no_verify,
               "before removing steps, do not verify the step that a run would load");
