@@ -208,6 +208,9 @@ TEST_CASE("tokenizer.json: unsupported options are refused by name") {
     CHECK_THAT(with("/model/merges", pairs), ContainsSubstring("merge 9: not a pair"));
     CHECK_THAT(failure_of(dir, Json::object()), ContainsSubstring("'model' is missing"));
     CHECK_THAT(failure_of(dir, Json::array()), ContainsSubstring("'model' is missing"));
+    CHECK_THAT(failure_of(dir, std::string("{\"text\": \"a\"}\n{\"text\": \"b\"}\n")),
+               ContainsSubstring("not a tokenizer.json: expected one JSON object with the key "
+                                 "'model', got JSON Lines"));
     const std::string text = base.dump();
     CHECK_THAT(failure_of(dir, text.substr(0, text.size() / 2)),
                ContainsSubstring("not valid JSON at line "));

@@ -12,6 +12,12 @@ io::Json small(const simdjson::dom::element& value) {
     return io::Json::parse(simdjson::minify(value));
 }
 
+// Returns whether `text` has several lines, the first of which is a whole JSON object.
+bool is_json_lines(const std::string& text) {
+    const size_t end = text.find('\n');
+    return end != text.npos && text.starts_with('{') && io::Json::accept(text.substr(0, end));
+}
+
 }  // namespace
 
 void TokenizerJsonFile::load(const std::string& path) {
@@ -19,6 +25,11 @@ void TokenizerJsonFile::load(const std::string& path) {
     try {
         read(parser_.parse(text));
     } catch (const simdjson::simdjson_error& error) {
+        if (is_json_lines(text)) {
+            run_error(path,
+                      "not a tokenizer.json: expected one JSON object with the key 'model', got "
+                      "JSON Lines");
+        }
         io::parse_json(text, path);  // its error contains the position
         run_error(path, "not valid JSON: {}", error.what());
     }
