@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "goodput_report.hpp"
 
-#include <fmt/ranges.h>
-
 #include <algorithm>
 #include <cmath>
 
@@ -10,6 +8,7 @@
 #include "base/bounds.hpp"
 #include "base/error.hpp"
 #include "base/log.hpp"
+#include "base/nearest_name.hpp"
 #include "base/units.hpp"
 #include "base/version.hpp"
 #include "io/file.hpp"
@@ -24,7 +23,7 @@ cost::FailureRate published_rate(const std::string& name) {
         if (rate.name == name) return rate;
         names.push_back(rate.name);
     }
-    usage_error("--failures", "'{}' is not one of {}", name, fmt::join(names, ", "));
+    refuse_value("--failures", name, names);
 }
 
 // The times between failures, and the source of these times, which --explain prints.

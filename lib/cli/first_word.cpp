@@ -6,7 +6,7 @@
 #include <algorithm>
 
 #include "base/error.hpp"
-#include "cli/parse.hpp"
+#include "base/nearest_name.hpp"
 #include "io/file.hpp"
 
 namespace lm::cli {

@@ -6,9 +6,9 @@
 #include <algorithm>
 #include <span>
 
+#include "base/nearest_name.hpp"
 #include "cli/command_line.hpp"
 #include "cli/first_word.hpp"
-#include "cli/parse.hpp"
 #include "cli/value.hpp"
 
 namespace lm::cli {

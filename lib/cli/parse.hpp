@@ -24,12 +24,4 @@ std::optional<std::vector<std::string>> parse_arguments(const std::vector<Option
                                                         const OnOption& on_option,
                                                         std::vector<std::string>& problems);
 
-// Returns the known name that is most similar to `name`, or "" when none is similar.
-std::string nearest_name(std::string_view name, const std::vector<std::string>& known);
-
-// Throws the Error(usage) for a value of `option` that is not one of `choices`. The message names
-// the nearest choice.
-[[noreturn]] void refuse_value(std::string_view option, std::string_view value,
-                               const std::vector<std::string>& choices);
-
 }  // namespace lm::cli

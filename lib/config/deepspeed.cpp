@@ -7,7 +7,7 @@
 
 #include "base/error.hpp"
 #include "base/log.hpp"
-#include "cli/parse.hpp"
+#include "base/nearest_name.hpp"
 #include "io/file.hpp"
 #include "io/json.hpp"
 
@@ -218,7 +218,7 @@ class Reader {
 
     // Throws Error(usage) when the unknown key `name` looks like a misspelling of a key in `known`.
     void refuse_misspelled(const std::string& name, const std::vector<std::string>& known) const {
-        const std::string nearest = cli::nearest_name(name, known);
+        const std::string nearest = nearest_name(name, known);
         if (!nearest.empty()) wrong(name, "unknown key: did you mean {}?", nearest);
     }
 
@@ -258,7 +258,7 @@ class Reader {
         for (const auto& [key, ignored] : value.items()) {
             if (std::ranges::find(known, key) != known.end()) continue;
             if (std::ranges::find(other_keys, key) == other_keys.end()) {
-                const std::string nearest = cli::nearest_name(key, known);
+                const std::string nearest = nearest_name(key, known);
                 if (!nearest.empty()) {
                     wrong(block, "{}: unknown key: did you mean {}?", key, nearest);
                 }

@@ -9,6 +9,7 @@
 #include "base/bounds.hpp"
 #include "base/error.hpp"
 #include "base/log.hpp"
+#include "base/nearest_name.hpp"
 #include "base/problem_list.hpp"
 #include "base/shape.hpp"
 #include "config/model_fields.hpp"
@@ -30,7 +31,7 @@ constexpr i64 gpt2_vocab = 50257;
 template <typename Table>
 auto value_of(std::string_view flag, const Table& table, std::string_view name) {
     if (const auto value = value_in(table, name)) return *value;
-    usage_error(flag, "'{}' is not one of {}", name, fmt::join(names_in(table), ", "));
+    refuse_value(flag, name, names_in(table));
 }
 
 PositionEmbedding position_from(const ModelFlags& flags) {

@@ -7,6 +7,7 @@
 #include "base/bounds.hpp"
 #include "base/error.hpp"
 #include "base/log.hpp"
+#include "base/nearest_name.hpp"
 #include "base/shape.hpp"
 #include "config/model_flags.hpp"
 
@@ -33,10 +34,8 @@ PipelineBalance balance_of(std::string method) {
         return PipelineBalance::layers_and_embedding;
     }
     if (method == "parameters") return PipelineBalance::parameters;
-    usage_error(
-        partition_flag,
-        "'{}' is not one of uniform, type:transformer, type:transformer|embedding, parameters",
-        method);
+    refuse_value(partition_flag, method,
+                 {"uniform", "type:transformer", "type:transformer|embedding", "parameters"});
 }
 
 constexpr std::string_view chunks_flag = "--num-virtual-stages-per-pipeline-rank";

@@ -5,7 +5,7 @@
 #include <fmt/ranges.h>
 
 #include "base/error.hpp"
-#include "cli/parse.hpp"
+#include "base/nearest_name.hpp"
 
 namespace lm::config {
 namespace {
@@ -93,7 +93,7 @@ const Preset& preset_named(std::string_view name) {
         if (preset.name == name) return preset;
         names.emplace_back(preset.name);
     }
-    cli::refuse_value("--model", name, names);
+    refuse_value("--model", name, names);
 }
 
 namespace {

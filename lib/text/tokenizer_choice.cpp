@@ -1,8 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "text/tokenizer_choice.hpp"
 
+#include <algorithm>
+#include <cctype>
+
 #include "base/bounds.hpp"
 #include "base/error.hpp"
+#include "base/nearest_name.hpp"
 #include "base/version.hpp"
 #include "io/file.hpp"
 #include "text/byte_tokenizer.hpp"
@@ -25,12 +29,24 @@ bool is_hf(const std::string& type) {
     return type == "HFTokenizer" || type == "HuggingFaceTokenizer" || type == "PretrainedFromHF";
 }
 
+bool is_sentencepiece(std::string type) {
+    std::ranges::transform(type, type.begin(),
+                           [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
+    return type.starts_with("sentencepiece");
+}
+
 void check_type(const std::string& type) {
-    if (is_hf(type) || type == "GPT2BPETokenizer" || type == "ByteTokenizer") return;
-    usage_error("--tokenizer-type",
-                "'{}' is not one of GPT2BPETokenizer, HFTokenizer, HuggingFaceTokenizer, "
-                "PretrainedFromHF, ByteTokenizer",
-                type);
+    const std::vector<std::string> types = {"GPT2BPETokenizer", "HFTokenizer",
+                                            "HuggingFaceTokenizer", "PretrainedFromHF",
+                                            "ByteTokenizer"};
+    if (std::ranges::find(types, type) != types.end()) return;
+    if (is_sentencepiece(type)) {
+        usage_error("--tokenizer-type",
+                    "'{}' is not supported: did you mean HFTokenizer, with the tokenizer.json of "
+                    "the model?",
+                    type);
+    }
+    refuse_value("--tokenizer-type", type, types);
 }
 
 void refuse_files(const TokenizerChoice& choice, const std::string& type) {

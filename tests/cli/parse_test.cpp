@@ -149,17 +149,6 @@ TEST_CASE_METHOD(Fixture, "unknown options: the error names the nearest one") {
     CHECK(complaint(options, {"-z"}) == "-z: unknown option");
 }
 
-TEST_CASE("unknown names: the only known name with the same first or last word is suggested") {
-    using lm::cli::nearest_name;
-    const std::vector<std::string> known{"--temperature", "--top-p", "--num-layers",
-                                         "--skip-train-iteration-range"};
-    CHECK(nearest_name("--temp", known) == "--temperature");
-    CHECK(nearest_name("--layers", known) == "--num-layers");
-    CHECK(nearest_name("--range", known).empty());
-    CHECK(nearest_name("gpt2", {"hf-gpt2", "hf-llama", "megatron-lm"}) == "hf-gpt2");
-    CHECK(nearest_name("gpt2", {"hf-gpt2", "old-gpt2"}).empty());
-}
-
 TEST_CASE("refused and far longer options are not suggested") {
     bool skip = false;
     i64 lr = 0;

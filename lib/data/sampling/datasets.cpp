@@ -5,6 +5,7 @@
 #include <map>
 
 #include "base/error.hpp"
+#include "base/nearest_name.hpp"
 #include "base/units.hpp"
 #include "data/sampling/set_builder.hpp"
 
@@ -83,7 +84,7 @@ std::vector<NamedSource> open_part(SetBuilder& builder, const DataConfig& config
 
 DataOrder parse_data_order(std::string_view text) {
     if (const auto order = value_in(data_orders, text)) return *order;
-    usage_error("--data-order", "'{}' is not one of stateless, megatron, megatron-deepspeed", text);
+    refuse_value("--data-order", text, names_in(data_orders));
 }
 
 std::string_view name_of(DataOrder order) {
