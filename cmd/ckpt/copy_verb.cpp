@@ -147,7 +147,7 @@ void copy_step(const std::string& from, const std::string& destination, const Ar
 
 int run(const Args& args) {
     if (args.bwlimit) check_at_least("--bwlimit", args.bwlimit->value, 1);
-    if (args.paths.size() < 2) usage_error("copy", "expected SRC... and DST");
+    if (args.paths.size() < 2) usage_error("DST", "is missing: give the directory of the copy");
     for (size_t at = 0; at + 1 < args.paths.size(); ++at) {
         copy_step(args.paths[at], args.paths.back(), args);
     }

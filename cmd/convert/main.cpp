@@ -281,7 +281,8 @@ int run(Args& args, const cli::Options& options, const std::string& command_line
     if (n_paths < 2) usage_error("OUT", "is missing: give the directory to create");
     if (n_paths > 2)
         usage_error(args.paths[2],
-                    "expected only IN and OUT: to convert several inputs, give --output-dir");
+                    "unexpected operand: expected only IN and OUT: to convert several inputs, give "
+                    "--output-dir");
     args.out = args.paths[1];
     convert_one(args, formats_of(args, options), command_line);
     return 0;

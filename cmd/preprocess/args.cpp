@@ -118,7 +118,9 @@ void check(const Args& args) {
         if (input.empty()) usage_error("--input", "'' is not a path: is a variable unset?");
     check_names_files(build.output_prefix);
     for (size_t i = 0; i < build.keys.size(); ++i) {
-        if (build.keys[i].empty() || build.keys[i].find('/') != std::string::npos) {
+        if (build.keys[i].empty())
+            usage_error("--json-keys", "'' is empty: give a key such as text");
+        if (build.keys[i].find('/') != std::string::npos) {
             usage_error("--json-keys", "'{}' cannot be part of a file name", build.keys[i]);
         }
         if (!is_valid_utf8(build.keys[i]))

@@ -148,6 +148,7 @@ void declare_merge(cli::Options& options) {
     verb.positionals("PREFIX", &args->inputs, "datasets to concatenate, in order");
     verb.value("--output-prefix", &args->output_prefix, "PREFIX",
                "write PREFIX.bin, .idx and .json");
+    verb.refused("--input", -1, "give the prefixes as operands");
     verb.flag("--force", &args->force, "replace existing outputs");
     verb.flag("--quiet,-q", &args->quiet, "show no progress");
 }

@@ -99,6 +99,7 @@ class Applier {
     // Throws Error(usage) for an operand that no entry of the table accepts. `arguments`: the whole
     // command line.
     [[noreturn]] void refuse_operand(const std::string& operand, const Values& arguments) const {
+        if (operand.empty()) usage_error("''", "is an empty operand: is a variable unset?");
         std::vector<Option> open;  // options that are not on the command line
         std::ranges::copy_if(table_, std::back_inserter(open), [this](const Option& option) {
             return option.kind == Option::Kind::normal && !result_.given.contains(option.name());
@@ -107,6 +108,8 @@ class Applier {
         if (!meant.empty()) usage_error(operand, "unexpected operand: did you mean {}?", meant);
         const std::string flag = flag_before(operand, arguments);
         if (!flag.empty()) usage_error(operand, "unexpected operand: {} takes no value", flag);
+        const std::string single = single_value_before(operand, arguments);
+        if (!single.empty()) usage_error(operand, "unexpected operand: {} takes one value", single);
         Values names;
         for (const Option& option : table_) {
             if (option.positional) names.push_back(option.name());
@@ -123,6 +126,21 @@ class Applier {
             for (const Option& option : table_) {
                 const bool named = std::ranges::find(option.names, before) != option.names.end();
                 if (named && !option.positional && option.is_flag()) return before;
+            }
+        }
+        return "";
+    }
+
+    // Returns the option of which `operand` may be a second value: the argument two places before
+    // `operand` when it is an option with one number as its value; otherwise "".
+    std::string single_value_before(const std::string& operand, const Values& arguments) const {
+        for (size_t i = 2; i < arguments.size(); ++i) {
+            if (arguments[i] != operand) continue;
+            const std::string& before = arguments[i - 2];
+            for (const Option& option : table_) {
+                const bool named = std::ranges::find(option.names, before) != option.names.end();
+                if (named && !option.positional && option.max_values == 1 && !option.is_text)
+                    return before;
             }
         }
         return "";

@@ -72,14 +72,24 @@ std::string one_line(std::string_view text) {
     return line;
 }
 
-// Returns whether the object of an error is an option ("--to") or an operand ("IN... OUT"), which
-// --help explains. Other objects are files and values.
-bool names_argument(std::string_view message) {
+// Returns whether --help explains the error: its object is an option ("--to"), an operand
+// ("IN... OUT") or the verb of `command`, or it is about an unexpected operand. --help does not
+// explain an error about a file, even if its object is the option that names the file.
+bool is_explained_by_help(std::string_view message, std::string_view command) {
+    const auto contains = [message](std::string_view text) {
+        return message.find(text) != message.npos;
+    };
+    if (contains("does not exist") || contains("is not a directory") ||
+        contains("is a directory") || contains("cannot be read") || contains("cannot be written"))
+        return false;
     const std::string_view object = message.substr(0, message.find(": "));
     if (object.starts_with("SIG")) return false;  // "SIGINT: stopped"
-    const bool operand = std::ranges::all_of(
-        object, [](char c) { return (c >= 'A' && c <= 'Z') || c == ' ' || c == '.'; });
-    return object.starts_with('-') || operand;
+    const bool operand =
+        std::ranges::all_of(
+            object, [](char c) { return (c >= 'A' && c <= 'Z') || c == ' ' || c == '.'; }) &&
+        object.find_first_not_of(" .") != object.npos;
+    return object.starts_with('-') || operand || command.ends_with(fmt::format(" {}", object)) ||
+           contains(": unexpected operand");
 }
 
 // Prints `before`, `word` in `color`, and `message`. On a terminal, breaks long lines between
@@ -117,10 +127,12 @@ class Reporter {
         const bool of_rank =
             !on_all_ranks && launched_.size > 1 && !(is_rank0() && failure.code() == Exit::usage);
         const std::string where = of_rank ? own_place(launched_.rank) + ": " : "";
+        bool explained = in_command_line;
         for (const std::string_view problem : problems_in(failure.what())) {
             print_message("", program_ + ":", where + std::string(problem), Color::red);
+            explained = explained || is_explained_by_help(problem, command);
         }
-        if (in_command_line || names_argument(failure.what())) {
+        if (explained) {
             print_line("Try '" + command + " --help'.");
         }
         if (on_error_) on_error_(failure);

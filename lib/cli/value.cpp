@@ -4,8 +4,8 @@
 #include <initializer_list>
 #include <utility>
 
+#include "base/error.hpp"
 #include "base/units.hpp"
-#include "cli/parse.hpp"
 
 namespace lm::cli {
 namespace {
@@ -16,6 +16,14 @@ std::string with_largest_unit(i64 value, std::initializer_list<std::pair<i64, co
             return fmt::format("{}{}", value / factor, unit);
     }
     return fmt::format("{}{}", value, (units.end() - 1)->second);
+}
+
+// Returns whether `text` is two numbers with '-' between them.
+bool is_range(std::string_view text) {
+    constexpr std::string_view digits = "0123456789";
+    const size_t dash = text.find_first_not_of(digits);
+    return dash != text.npos && dash > 0 && text[dash] == '-' && dash + 1 < text.size() &&
+           text.find_first_not_of(digits, dash + 1) == text.npos;
 }
 
 }  // namespace
@@ -49,6 +57,9 @@ void parse_value(const std::string&, const std::string& text, std::string& targe
     target = text;
 }
 void parse_value(const std::string& name, const std::string& text, i64& target) {
+    if (name == "--iterations-to-skip" && is_range(text)) {
+        usage_error(name, "'{}' is a range: for a range give --skip-train-iteration-range", text);
+    }
     target = parse_count(name, text);
 }
 void parse_value(const std::string& name, const std::string& text, double& target) {

@@ -223,7 +223,7 @@ constexpr Family refused[] = {
     {"context parallelism is not supported",
      "--context-parallel-size=1 --hierarchical-context-parallel-sizes=* "
      "--max-seqlen-per-dp-cp-rank="},
-    {"fp8 and fp4 are not supported",
+    {"fp8 and fp4 are not supported: use --bf16",
      "--fp8-* --fp4-* --kitchen-* --use-kitchen --use-kitchen-attention "
      "--num-layers-at-start-in-bf16= --num-layers-at-end-in-bf16= --no-fp8-wgrad "
      "--first-last-layers-bf16 --keep-fp8-transpose-cache --reuse-grad-buf-for-mxfp8-param-ag "

@@ -75,6 +75,21 @@ TEST_CASE("errors are one line and the exit code") {
         run_child({"--json"}, []() -> int { lm::usage_error("a/b", "is not a model"); });
     CHECK(file.code == 2);
     CHECK(file.err == "lm-x: a/b: is not a model\n");
+    const auto has_hint = [](std::vector<std::string> arguments, const char* object,
+                             const char* text) {
+        return run_child(arguments, [=]() -> int {
+                   lm::usage_error(object, "{}", text);
+               }).err.find("\nTry 'lm-x") != std::string::npos;
+    };
+    CHECK(!has_hint({"--json"}, "--log-file", "no/x: the directory no does not exist"));
+    CHECK(!has_hint({"--json"}, "--save", "x: is not a directory"));
+    CHECK(!has_hint({"--json"}, "--prompts", ". is a directory"));
+    CHECK(!has_hint({"--json"}, ".", "is no file"));
+    CHECK(!has_hint({"--json"}, "--log-file", "x: . cannot be written: Permission denied"));
+    CHECK(has_hint({"--json"}, "--save-interval", "needs --save DIR"));
+    CHECK(has_hint({"--json"}, "x", "unexpected operand: only --node checks paths"));
+    CHECK(has_hint({"sub", "--all"}, "sub", "give a rule"));
+    CHECK(!has_hint({"sub", "--all"}, "ub", "give a rule"));
 
     const Ended failed = run_child({}, []() -> int { lm::run_error("a\nb", "is missing"); });
     CHECK(failed.code == 3);

@@ -409,6 +409,17 @@ TEST_CASE("a path, a value or another word in the place of a command or option")
     train.flag("--bf16", &bf16, "precision");
     CHECK(complaint(train, {"--bf16", "true"}) ==
           "true: unexpected operand: --bf16 takes no value");
+    double lr = 0;
+    train.value("--lr", &lr, "X", "rate");
+    CHECK(complaint(train, {"--lr", "1e-3", "1e-4"}) ==
+          "1e-4: unexpected operand: --lr takes one value");
+    CHECK(complaint(train, {""}) == "'': is an empty operand: is a variable unset?");
+    std::vector<i64> steps;
+    train.values("--iterations-to-skip", &steps, "N ...", "steps");
+    CHECK(complaint(train, {"--iterations-to-skip", "1", "4-7"}) ==
+          "--iterations-to-skip: '4-7' is a range: for a range give --skip-train-iteration-range");
+    CHECK(complaint(train, {"--iterations-to-skip", "1", "x"}) ==
+          "--iterations-to-skip: 'x' is not a count: give a whole number such as 12");
 
     Options latest("lm-x", "x");
     std::optional<std::string> step;

@@ -67,7 +67,8 @@ TEST_CASE("lines that json.loads refuses are errors with their byte") {
     CHECK(
         text_of("PAR1\x15") ==
         "ERROR 1 not valid JSON: a Parquet file: expected an object such as {\"text\": \"...\"} on "
-        "each line");
+        "each line (pandas: read_parquet(FILE).to_json(OUT, orient='records', lines=True) writes "
+        "such lines)");
     CHECK(
         text_of("id,text") ==
         "ERROR 1 not valid JSON: expected an object such as {\"text\": \"...\"} on each line, not "
