@@ -47,10 +47,8 @@ std::string only_name(const std::vector<std::string>& known, Matches matches) {
 constexpr auto other_names = std::to_array<std::pair<std::string_view, std::string_view>>({
     {"float32", "fp32"},
     {"float", "fp32"},
-    {"f32", "fp32"},
     {"float16", "fp16"},
     {"half", "fp16"},
-    {"f16", "fp16"},
     {"bfloat16", "bf16"},
     {"bfloat", "bf16"},
 });

@@ -80,7 +80,8 @@ bool is_explained_by_help(std::string_view message, std::string_view command) {
         return message.find(text) != message.npos;
     };
     if (contains("does not exist") || contains("is not a directory") ||
-        contains("is a directory") || contains("cannot be read") || contains("cannot be written"))
+        contains("is a directory") || contains("no directory") || contains("cannot be read") ||
+        contains("cannot be written"))
         return false;
     const std::string_view object = message.substr(0, message.find(": "));
     if (object.starts_with("SIG")) return false;  // "SIGINT: stopped"

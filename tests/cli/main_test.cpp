@@ -84,7 +84,7 @@ TEST_CASE("errors are one line and the exit code") {
     CHECK(!has_hint({"--json"}, "--log-file", "no/x: the directory no does not exist"));
     CHECK(!has_hint({"--json"}, "--save", "x: is not a directory"));
     CHECK(!has_hint({"--json"}, "--prompts", ". is a directory"));
-    CHECK(!has_hint({"--json"}, ".", "is no file"));
+    CHECK(!has_hint({"--json"}, ".", "is not a file"));
     CHECK(!has_hint({"--json"}, "--log-file", "x: . cannot be written: Permission denied"));
     CHECK(has_hint({"--json"}, "--save-interval", "needs --save DIR"));
     CHECK(has_hint({"--json"}, "x", "unexpected operand: only --node checks paths"));
