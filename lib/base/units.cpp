@@ -3,7 +3,6 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <array>
 #include <charconv>
 #include <cmath>
@@ -178,13 +177,7 @@ std::string size_in(i64 bytes, double base, const std::array<std::string_view, 6
 }  // namespace
 
 i64 parse_count(std::string_view object, std::string_view text) {
-    const bool is_large = std::ranges::any_of(
-        std::to_array<std::string_view>({"samples", "tokens", "rampup"}),
-        [object](std::string_view word) { return object.find(word) != object.npos; });
-    return Parser{object, text,
-                  is_large ? "count: give a number such as 12, 5_000_000, 5M or 1.5B"
-                           : "count: give a whole number such as 12"}
-        .whole(count_units);
+    return Parser{object, text, "count: give a whole number such as 12 or 5M"}.whole(count_units);
 }
 
 i64 parse_size(std::string_view object, std::string_view text) {

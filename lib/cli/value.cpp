@@ -57,9 +57,7 @@ void parse_value(const std::string&, const std::string& text, std::string& targe
     target = text;
 }
 void parse_value(const std::string& name, const std::string& text, i64& target) {
-    if (name == "--iterations-to-skip" && is_range(text)) {
-        usage_error(name, "'{}' is a range: for a range give --skip-train-iteration-range", text);
-    }
+    if (is_range(text)) usage_error(name, "'{}' is a range: expected one number", text);
     target = parse_count(name, text);
 }
 void parse_value(const std::string& name, const std::string& text, double& target) {

@@ -417,9 +417,9 @@ TEST_CASE("a path, a value or another word in the place of a command or option")
     std::vector<i64> steps;
     train.values("--iterations-to-skip", &steps, "N ...", "steps");
     CHECK(complaint(train, {"--iterations-to-skip", "1", "4-7"}) ==
-          "--iterations-to-skip: '4-7' is a range: for a range give --skip-train-iteration-range");
+          "--iterations-to-skip: '4-7' is a range: expected one number");
     CHECK(complaint(train, {"--iterations-to-skip", "1", "x"}) ==
-          "--iterations-to-skip: 'x' is not a count: give a whole number such as 12");
+          "--iterations-to-skip: 'x' is not a count: give a whole number such as 12 or 5M");
 
     Options latest("lm-x", "x");
     std::optional<std::string> step;
