@@ -231,15 +231,15 @@ void check_writable(const config::CheckpointFlags& checkpoints,
         auto at = std::filesystem::absolute(path, ignored);
         while (!std::filesystem::exists(at, ignored) && at.has_relative_path())
             at = at.parent_path();
-        if (::access(at.c_str(), W_OK) != 0) {
+        if (::access(at.c_str(), W_OK) != 0)
             run_error(flag, "{}: {} cannot be written: {}", path, at.string(),
                       std::system_category().message(errno));
-        }
         if (!directory || io::is_directory(path)) return;
         if (const auto reason = io::why_no_new_directory(at.string()); !reason.empty())
             run_error(flag, "{}: no directory can be created in {}: {}", path, at.string(), reason);
     };
     check("--save", checkpoints.save, true);
+    check("--local-save", checkpoints.local_save, true);
     check("--tensorboard-dir", logging.tensorboard_dir, true);
     check("--codecarbon-dir", logging.codecarbon_dir, true);
     check("--log-file", logging.file, false);
