@@ -36,7 +36,7 @@ for fault_host in a d; do # rank 0, and a rank that only writes
                 lost=$(printf 'a\nb\nc\nd\n' | sed -n "$((k % 4 + 1))p")
                 rm -rf "local/$lost"
                 fault='' tiers "a b c d" || fail "$fault_host, $action:$k: $(cat err)"
-                from=$(grep -o 'resuming after iteration [0-9]*' err | tr -dc 0-9) || from=0
+                from=$(grep -oE '(resuming|finished already,) after iteration [0-9]*' err | tr -dc 0-9) || from=0
                 [ "${from:-0}" -ge $((${reached:-0} - 2)) ] || fail "$fault_host, $action:$k: from $from, but $reached iterations were done"
             fi
             ends_with_same_bits "$fault_host, $action:$k"
