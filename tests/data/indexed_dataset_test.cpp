@@ -247,7 +247,8 @@ TEST_CASE("verify reports each fault of the index once, and no valid entry") {
     CHECK_THAT(only(faults_with(pointer(1, -6))), ContainsSubstring("sequence 1 is corrupt"));
     CHECK_THAT(only(faults_with(length(1, -1))),
                ContainsSubstring("length -1 of sequence 1 is negative"));
-    CHECK_THAT(only(faults_with(length(1, 99))), ContainsSubstring("exceeds"));
+    CHECK_THAT(only(faults_with(length(1, 99))),
+               ContainsSubstring("ends after the 12 tokens of the dataset"));
     CHECK_THAT(only(faults_with(length(1, 2))),
                ContainsSubstring("sequence 2 begins at token 4, but the previous one ends at 5"));
     CHECK_THAT(only(faults_with(pointer(1, 10))),
