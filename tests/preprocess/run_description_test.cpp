@@ -66,7 +66,7 @@ TEST_CASE("a run with other or changed inputs is refused by name") {
     Fixture f;
     f.write_earlier([](io::OrderedJson&) {});
     f.add_input("b.jsonl", "two\n");
-    CHECK(f.resume().says("had 1 inputs, this run has 2"));
+    CHECK(f.resume().says("the number of inputs is 1 in the earlier run, 2 in this one"));
     f.options.inputs = {f.dir / "b.jsonl"};
     CHECK(f.resume().says("input 1 of the earlier run was " + (f.dir / "a.jsonl")));
     f.options.inputs = {f.dir / "a.jsonl"};
