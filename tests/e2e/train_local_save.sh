@@ -134,7 +134,7 @@ again_from_kill
 lm-ckpt latest run 10 >/dev/null
 tiers "a b c d" || fail "$(cat err)"
 resumes_from 10
-grep -q "global_step$from: is not an ancestor" err || fail "abandoned local steps stay: $(cat err)"
+grep -q "global_step$from: removed: it is not an ancestor" err || fail "abandoned local steps stay: $(cat err)"
 ends_with_same_bits "rollback"
 
 # A local save that fails is a warning.
