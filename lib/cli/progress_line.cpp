@@ -144,13 +144,14 @@ void ProgressLine::State::finish() {
 }
 
 ProgressLine::ProgressLine(std::string_view what, std::string_view unit, i64 total, bool quiet,
-                           double (*clock)())
+                           double (*clock)(), i64 begin)
     : state_(std::make_unique<State>()) {
     state_->what = what;
     state_->unit = unit;
     state_->total = total;
     state_->quiet = quiet;
     state_->clock = clock;
+    state_->done = state_->shown_done = begin;
     state_->redraws = !quiet && can_redraw();
     state_->start_s = state_->shown_s = clock();
     state_->due_s = state_->start_s + (state_->redraws ? redraw_s : plain_line_s);

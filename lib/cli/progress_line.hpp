@@ -17,8 +17,10 @@ class ProgressLine {
     // With the `unit` "MB" or "MiB", amounts are bytes and are shown in this unit; with any other
     // unit, amounts are counts. A negative `total` means that the total is unknown, so the line
     // does not show the time left. `clock` returns seconds; tests replace it.
+    // `begin`: the amount that was done before, which counts for the percentage but not for the
+    // rate.
     ProgressLine(std::string_view what, std::string_view unit, i64 total, bool quiet,
-                 double (*clock)() = monotonic_s);
+                 double (*clock)() = monotonic_s, i64 begin = 0);
     ~ProgressLine();  // clears the terminal line
     ProgressLine(const ProgressLine&) = delete;
     ProgressLine& operator=(const ProgressLine&) = delete;

@@ -102,6 +102,17 @@ TEST_CASE("a slow start spoils neither the rate nor the time left") {
     CHECK_THAT(text, ContainsSubstring("8.7 s left") || ContainsSubstring("8.6 s left"));
 }
 
+TEST_CASE("resumed work counts for the percentage, not for the rate") {
+    const std::string text = on_terminal(100, [] {
+        now_s = 100;
+        ProgressLine progress("training", "tokens", 1000, false, test_clock, 500);
+        now_s = 102;
+        progress.update(600);
+        return 0;
+    });
+    CHECK(count(text, "training:  60 % 600/1000 tokens, 50.0 tokens/s, 8.0 s left") == 1);
+}
+
 TEST_CASE("amounts in MiB") {
     const std::string text = on_terminal(80, [] {
         now_s = 0;

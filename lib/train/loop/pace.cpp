@@ -23,10 +23,9 @@ constexpr double year_s = 365 * 86400.0;
 }  // namespace
 
 Pace::Pace(const RunConfig& config, const optim::Counters& done, bool shows, double (*clock)())
-    : config_(config), start_(done), shows_(shows), clock_(clock) {
+    : config_(config), shows_(shows), clock_(clock) {
     if (!shows || config.logging.quiet || !cli::stderr_is_terminal()) return;
-    const i64 tokens = config.schedule.end().tokens - done.tokens;
-    line_.emplace("training", "tokens", tokens, false, clock);
+    line_.emplace("training", "tokens", config.schedule.end().tokens, false, clock, done.tokens);
 }
 
 void Pace::begin_iteration(const optim::Counters& done, i64 n_micro_batches, i64 tokens) {
@@ -41,9 +40,8 @@ void Pace::begin_micro_batch() {
     const i64 computed = micro_batch_++;
     if (line_) {
         const i64 tokens = tokens_ * computed / n_micro_batches_;
-        line_->update(done_.tokens - start_.tokens + tokens,
-                      fmt::format("iteration {} of {}", done_.iteration + 1,
-                                  config_.schedule.total_iterations()));
+        line_->update(done_.tokens + tokens, fmt::format("iteration {} of {}", done_.iteration + 1,
+                                                         config_.schedule.total_iterations()));
     }
     // Only without a pipeline, the time between the starts of two micro-batches is the time of a
     // micro-batch. In a pipeline, a micro-batch starts before the previous micro-batches have

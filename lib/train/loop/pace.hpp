@@ -32,7 +32,6 @@ class Pace {
     void announce(double iteration_s);
 
     const RunConfig& config_;
-    const optim::Counters start_;
     bool shows_;
     double (*clock_)();
     std::optional<cli::ProgressLine> line_;  // on a terminal
