@@ -206,7 +206,8 @@ Formats formats_of(const Args& args, const cli::Options& options) {
 }
 
 void convert_one(const Args& args, const Formats& formats, const std::string& command_line) {
-    const auto [from, to] = formats;
+    const convert::Format from = formats.from;
+    const convert::Format to = formats.to;
     const bool to_hf = convert::is_hugging_face(to);
     Report report = report_of(args);
     convert::ConversionRequest request = request_of(args, command_line);
