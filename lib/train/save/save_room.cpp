@@ -49,14 +49,16 @@ void check_room(const std::string& directory, const RoomNeed& need) {
 }
 
 StepCount steps_on_disk(const SaveRules& rules, i64 start, i64 last) {
-    if (!rules.retain || rules.retain->keep.empty()) {
+    if (!rules.retain) {
         const i64 before = start > 0 ? spec::count_saves(rules.ranges, start) : 0;
         const i64 n = std::max<i64>(0, spec::count_saves(rules.ranges, last) - before);
         return {.kept = n, .on_disk = n};
     }
     const std::vector<i64> steps = spec::save_iterations(rules.ranges, start, last);
-    const auto removed = ckpt::steps_to_remove(steps, rules.retain->keep, std::nullopt);
     const i64 n = std::ssize(steps);
+    const ckpt::KeepPolicy& keep = rules.retain->keep;
+    if (keep.empty()) return {.kept = n, .on_disk = n};
+    const auto removed = ckpt::steps_to_remove(steps, keep, std::nullopt);
     const i64 kept = n - std::ssize(removed);
     // An older checkpoint is deleted only after the next one is complete, so at that time one more
     // checkpoint is on disk.
