@@ -107,7 +107,7 @@ double max_age_s(const std::string& text, double between_lines_s) {
     if (!begins_with_digit) {
         usage_error("--max-age",
                     "expected a time such as 10m, a multiple of the time between two lines such as "
-                    "5x, or auto, got {}",
+                    "5x, or auto, got '{}'",
                     text);
     }
     if (!text.ends_with('x')) return parse_duration("--max-age", text);

@@ -237,7 +237,7 @@ expect 0 '' lm-estimate eta fresh.json --max-age 10m
 expect 1 'more than 4' lm-estimate eta fresh.json --max-age 4m
 expect 0 '' lm-estimate eta fresh.json --max-age 4m --train-iters 3
 for age in x soon -5m; do
-    expect 2 "--max-age: expected a time such as 10m, a multiple .* such as 5x, or auto, got $age" lm-estimate eta fresh.json --max-age=$age
+    expect 2 "--max-age: expected a time such as 10m, a multiple .* such as 5x, or auto, got '$age'" lm-estimate eta fresh.json --max-age=$age
 done
 # 100x is 100 times the 2 s between two lines. A log without time stamps has the age of its file; standard input has no age.
 expect 1 'more than 3 min 20 s' lm-estimate eta fresh.json --max-age 100x
