@@ -1,15 +1,15 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Finds equal names of unrelated files and of unrelated public types, and tests that are not named after a source.
+"""Finds equal names of files and of public types within one layer, and tests that are not named after a source.
 
 usage: names.py ROOT ALLOWED
 
-Files: the names without extension of the sources of ROOT/lib and ROOT/cmd, in different folders. Types: the structs, classes,
-unions, enums and aliases of headers, in a namespace or public in a class. Two types that are nested in different classes may
-have one name, since each is written with its class; a nested alias may have any name.
+Files: the names without extension of the sources in different folders of a layer of ROOT/lib; x86 folders are exempt. Types: the
+structs, classes, unions, enums and aliases of headers, in a namespace or public in a class. Two types that are nested in
+different classes may have one name, since each is written with its class; a nested alias may have any name.
 
-ALLOWED has a line for each name that stands for one subject in several places: file|type <tab> NAME <tab> FOLDERS <tab> REASON, with
-FOLDERS separated by spaces. The name in another folder is reported, and so is a line that nothing needs.
+ALLOWED has a line for each name that stands for one subject in several folders of a layer: file|type <tab> NAME <tab> FOLDERS <tab>
+REASON, with FOLDERS separated by spaces. The name in another folder is reported, and so is a line that nothing needs.
 
 Tests: the SUBJECT of ROOT/tests/LAYER/SUBJECT_test.cpp is a source or a folder of lib/LAYER, or a helper of tests/LAYER. In
 FOLDER_SUBJECT, SUBJECT is a source of that folder. Lines `test <tab> SUBJECT <tab> FOLDERS <tab> REASON` list the tests whose subject
@@ -30,12 +30,11 @@ ACCESS = re.compile(r"^  (public|protected|private):")
 
 
 def sources(root):
-    for top in ("lib", "cmd"):
-        for folder, folders, files in os.walk(os.path.join(root, top)):
-            folders.sort()
-            for name in sorted(files):
-                if name.endswith(SOURCES):
-                    yield os.path.relpath(os.path.join(folder, name), root)
+    for folder, folders, files in os.walk(os.path.join(root, "lib")):
+        folders.sort()
+        for name in sorted(files):
+            if name.endswith(SOURCES):
+                yield os.path.relpath(os.path.join(folder, name), root)
 
 
 def types_of(path):
@@ -86,17 +85,21 @@ def main(root, allowed_path):
     folders_of_file, places_of_type = defaultdict(set), defaultdict(set)
     for path in sources(root):
         folder, name = os.path.split(path)
-        folders_of_file[name.rsplit(".", 1)[0]].add(folder)
+        layer = folder.split(os.sep)[1]
+        if os.path.basename(folder) != "x86":
+            folders_of_file[(layer, name.rsplit(".", 1)[0])].add(folder)
         if path.endswith(HEADERS):
             for type_name, is_nested in types_of(os.path.join(root, path)):
-                places_of_type[type_name].add((folder, path, is_nested))
+                places_of_type[(layer, type_name)].add((folder, path, is_nested))
 
-    shared = {("file", name): folders for name, folders in folders_of_file.items() if len(folders) > 1}
-    for name, places in places_of_type.items():
+    shared = defaultdict(set)
+    for (_, name), folders in folders_of_file.items():
+        if len(folders) > 1:
+            shared[("file", name)] |= folders
+    for (_, name), places in places_of_type.items():
         if len(places) > 1 and not all(is_nested for _, _, is_nested in places):
-            shared[("type", name)] = {folder for folder, _, _ in places}
-
-    shared |= tests_without_subject(root)
+            shared[("type", name)] |= {folder for folder, _, _ in places}
+    shared.update(tests_without_subject(root))
 
     allowed, bad = {}, False
     with open(allowed_path, encoding="utf-8") as file:
