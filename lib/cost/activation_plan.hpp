@@ -1,6 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
 // Lists every activation of a rank by name, with its shape, lifetime and offset in the activation
 // buffer. lm-train allocates this plan and lm-estimate prints its size.
+//
+// Why a plan and not an allocator. A step of training is a straight program: which activations
+// exist, how large they are and when they die is known from the configuration. A caching allocator,
+// as in PyTorch, finds that out by running, with fragments that grow until a run dies of "out of
+// memory" with free memory left, on one rank of thousands, days later.
+//
+// With a plan the largest size is known before the first step, on a machine without a GPU, and by
+// a cron job: lm-estimate prints the bytes that lm-train allocates, because both read this table. A
+// layout that does not fit is refused in a second. Addresses are the same in every step, so that
+// communicators register buffers once, a graph of kernels could be captured, and a resumed run
+// repeats the same bits. And a step allocates nothing, which a test counts.
+//
+// The price: every operation states its scratch memory in advance (workspace.hpp), and a new
+// activation must be entered here before the model may use it. That is the point of the table.
 #pragma once
 
 #include <string>

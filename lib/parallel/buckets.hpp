@@ -5,6 +5,28 @@
 // global norm, and writes these parts to checkpoints. With ZeRO-1 it has optimizer state only for
 // its parts (Rajbhandari et al. 2020, "ZeRO: memory optimizations toward training trillion
 // parameter models").
+//
+// Why flat ranges, and not whole tensors or layers. The shard of a rank is a range of elements that
+// may begin and end inside of a tensor.
+//
+// - A reduce-scatter needs equal parts. Whole tensors would have to be packed into ranks, and the
+//   word embedding alone has a third of the parameters of GPT-2 124M, so that its rank would hold,
+//   update and send many times the bytes of the others. Flat parts differ by padding only.
+// - One bucket is one message of one size, whatever tensors it holds. A network needs some MB a
+// message and rank to reach its rate,
+//   which is why the default bucket grows with the number of ranks.
+// - AdamW is elementwise. It needs no shape, so that one kernel call updates a part with all its
+//   tensors. The places where the shape does matter are few and are looked up per element range:
+//   weight decay and learning rate groups, and the norm of single tensors for the log.
+//
+// The price is paid elsewhere. A checkpoint slice needs a range inside of a box in addition to the
+// box ([first, last] in ckpt/format/index.hpp), and an optimizer that works on whole matrices finds
+// none on any rank: it must ask for another division. Both were judged cheaper than the imbalance.
+// Megatron-LM's distributed optimizer divides its flat buffers in the same way.
+//
+// The tied word embedding has its own buckets, because the first and the last stage must own the
+// same elements of it: then each sums its parts with the other stage's after the reduction, with a
+// message of 1/dp of the matrix, and both update it with equal bits.
 #pragma once
 
 #include <vector>
