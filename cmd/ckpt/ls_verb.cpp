@@ -88,9 +88,9 @@ void print_json(const Row& row) {
     object["parent"] = manifest.parent ? to_json(*manifest.parent) : io::OrderedJson();
     object["consumed_samples"] = manifest.counters.consumed_samples;
     object["consumed_tokens"] = manifest.counters.consumed_tokens;
-    object["tensor_model_parallel_size"] = manifest.parallel.tp;
-    object["pipeline_model_parallel_size"] = manifest.parallel.pp;
-    object["data_parallel_size"] = manifest.parallel.dp;
+    for (const spec::Dimension& each : spec::dimensions) {
+        object[each.key] = manifest.parallel.*each.size;
+    }
     object["optimizer_state"] = manifest.has(ckpt::SliceKind::exp_avg);
     cli::write_stdout(io::json_line(object));
 }
@@ -121,9 +121,7 @@ void print_text(const Row& row) {
     if (row.latest) state += ", latest";
     const std::string parent = io::base_name(io::parent_of(row.entry.path));
     if (parent.starts_with(ckpt::abandoned_prefix)) state += ", in " + parent;
-    print_line(step, human_size(manifest.totals().bytes),
-               fmt::format("tp{} pp{} dp{}", manifest.parallel.tp, manifest.parallel.pp,
-                           manifest.parallel.dp),
+    print_line(step, human_size(manifest.totals().bytes), spec::short_sizes_text(manifest.parallel),
                manifest.created, row.branch, state,
                row.latest ? std::optional(cli::Color::green) : std::nullopt);
 }

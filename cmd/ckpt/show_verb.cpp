@@ -93,7 +93,7 @@ void print_summary(const ckpt::Checkpoint& checkpoint) {
          fmt::format("{} parameters: {} layers, hidden size {}, {} heads, vocabulary {}",
                      human_count(static_cast<double>(spec::count_parameters(m.model).total())),
                      m.model.n_layers, m.model.hidden, m.model.n_heads, m.model.vocab_size));
-    line("layout", fmt::format("tp{} pp{} dp{}", m.parallel.tp, m.parallel.pp, m.parallel.dp));
+    line("layout", spec::short_sizes_text(m.parallel));
     line("size", fmt::format("{} in {} files: {}", human_size(totals.bytes), totals.files, kinds));
     line("run", fmt::format("{}, generation {}", m.run_id, m.generation));
     line("parent", m.parent ? ckpt::step_name(m.parent->iteration) : "-");

@@ -83,7 +83,7 @@ const spec::RampStep* first_working(const std::vector<spec::RampStep>& steps, i6
 }
 
 std::string verdict_of(const Flags& flags, const std::vector<spec::RampStep>& steps, i64 gpus) {
-    const i64 model_ranks = flags.train.parallel.tensor * flags.train.parallel.pipeline;
+    const i64 model_ranks = config::sizes_of(flags.train.parallel).ranks_per_replica();
     if (gpus % model_ranks != 0) return fmt::format("no: one model needs {} GPUs", model_ranks);
     const i64 unit = flags.micro_batch * (gpus / model_ranks);
     const spec::RampStep* step = first_working(steps, unit);
@@ -99,7 +99,7 @@ bool add_nodes(Printout& printout, const Flags& flags, const std::vector<spec::R
     for (const i64 nodes : flags.nodes) {
         check_at_least("--nodes", nodes, 1);
         const i64 gpus = checked_mul(nodes, flags.gpus_per_node);
-        const i64 dp = gpus / (flags.train.parallel.tensor * flags.train.parallel.pipeline);
+        const i64 dp = gpus / config::sizes_of(flags.train.parallel).ranks_per_replica();
         const std::string verdict = verdict_of(flags, steps, gpus);
         all_work = all_work && verdict == "yes";
         rows.push_back({nodes, gpus, dp, verdict});

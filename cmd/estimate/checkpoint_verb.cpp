@@ -134,7 +134,7 @@ int run(const Flags& flags) {
     const spec::ModelConfig model = resolve_model(train);
     const spec::ParallelConfig parallel = resolve_ranks(train, model);
     const spec::Precision precision = resolve_precision(train.precision);
-    const i64 n_ranks = checked_mul(checked_mul(parallel.tp, parallel.pp), parallel.dp);
+    const i64 n_ranks = parallel.n_ranks();
     check_at_least("--nodes", flags.nodes, 1);
     if (n_ranks % flags.nodes != 0) {
         usage_error("--nodes", "{1} does not divide the number of ranks, {0}: give --world-size",

@@ -100,7 +100,7 @@ int run(const Flags& flags) {
     Printout printout;
     add_parts(printout, count_parameters(model));
     add_formulas(printout, model, padded_vocab(model, parallel));
-    if (parallel.tp * parallel.pp > 1) add_ranks(printout, model, parallel);
+    if (parallel.ranks_per_replica() > 1) add_ranks(printout, model, parallel);
     printout.print(flags.output);
     return 0;
 }

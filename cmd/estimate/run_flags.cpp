@@ -91,7 +91,7 @@ spec::ParallelConfig resolve_ranks(const config::TrainFlags& flags,
     spec::ParallelConfig parallel = resolve_parallel(flags.parallel, flags.model, model);
     parallel.zero_stage = config::resolve_zero_stage(flags.zero, flags.data_parallel);
     const auto& world_size = flags.action.world_size;
-    if (world_size) parallel.dp = config::replicas_of(*world_size, parallel.tp, parallel.pp).dp;
+    if (world_size) parallel.dp = config::replicas_of(*world_size, parallel).dp;
     return parallel;
 }
 

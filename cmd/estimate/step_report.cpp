@@ -84,7 +84,7 @@ Figure model_flops_figure(const spec::ModelConfig& model) {
 std::vector<Figure> step_figures(const StepQuery& query, const cost::StepTime& time) {
     const double step_s = time.total();
     const double tokens = as_double(query.global_batch) * as_double(query.model.seq_length);
-    const double n_gpus = as_double(query.parallel.tp * query.parallel.pp * query.parallel.dp);
+    const double n_gpus = as_double(query.parallel.n_ranks());
     const double flops_per_token = cost::model_flops_per_token(query.model, query.model.seq_length);
     const double flops_per_s = flops_per_token * tokens / step_s / n_gpus;
     const Memory memory = memory_of(query);

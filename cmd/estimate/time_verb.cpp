@@ -174,7 +174,7 @@ std::pair<cost::TrainingPlan, i64> resolve_plan(const Flags& flags) {
         require_batch(flags.train.schedule);
         plan.ramp = config::batch_ramp(flags.train.schedule, plan.model.seq_length);
     }
-    const i64 model_ranks = plan.parallel.tp * plan.parallel.pp;
+    const i64 model_ranks = plan.parallel.ranks_per_replica();
     if (*flags.gpus % model_ranks != 0) {
         usage_error(
             "--gpus",

@@ -308,14 +308,16 @@ std::vector<std::string> layout_problems(const ParallelFlags& flags,
     return problems;
 }
 
+spec::ParallelConfig sizes_of(const ParallelFlags& flags) {
+    return {.tp = flags.tensor, .pp = flags.pipeline};
+}
+
 spec::ParallelConfig resolve_parallel(const ParallelFlags& flags, const ModelFlags& model_flags,
                                       const spec::ModelConfig& model) {
     if (const auto problems = layout_problems(flags, model); !problems.empty()) {
         throw Error(Exit::usage, problems.front());
     }
-    spec::ParallelConfig parallel;
-    parallel.tp = flags.tensor;
-    parallel.pp = flags.pipeline;
+    spec::ParallelConfig parallel = sizes_of(flags);
     parallel.vocab_divisible_by = model_flags.vocab_divisible_by;
     parallel.pad_vocab_to = model_flags.pad_vocab_to.value_or(0);
     parallel.sequence_parallel = flags.sequence && flags.tensor > 1;

@@ -39,6 +39,10 @@ void add_parallel_options(cli::Options& options, ParallelFlags& flags);
 std::vector<std::string> layout_problems(const ParallelFlags& flags,
                                          const spec::ModelConfig& model);
 
+// Returns a configuration that has only the sizes of the dimensions, with one replica. The sizes
+// are not checked.
+spec::ParallelConfig sizes_of(const ParallelFlags& flags);
+
 // Returns the parallel configuration that the flags describe. If layout_problems() finds problems,
 // throws Error(usage) with the first problem.
 spec::ParallelConfig resolve_parallel(const ParallelFlags& flags, const ModelFlags& model_flags,

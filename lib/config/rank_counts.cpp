@@ -17,27 +17,26 @@ std::string multiples_around(i64 n, i64 unit) {
                      : fmt::format("{}", below + unit);
 }
 
-Ranks started_replicas(i64 n, i64 tp, i64 pp) {
-    const i64 replica = checked_mul(tp, pp);
+Ranks started_replicas(i64 n, const spec::ParallelConfig& parallel) {
+    const i64 replica = parallel.ranks_per_replica();
     if (n % replica != 0) {
         usage_error(
-            tp > 1 ? "--tensor-model-parallel-size" : "--pipeline-model-parallel-size",
-            "the model needs a multiple of {} tensor x {} pipeline ranks, but {} started: start {} "
-            "(mpirun -n, srun -n)",
-            tp, pp, n == 1 ? "only 1 rank was" : fmt::format("{} ranks were", n),
+            parallel.tp > 1 ? "--tensor-model-parallel-size" : "--pipeline-model-parallel-size",
+            "the model needs a multiple of {} ranks, but {} started: start {} (mpirun -n, srun -n)",
+            spec::replica_text(parallel),
+            n == 1 ? "only 1 rank was" : fmt::format("{} ranks were", n),
             multiples_around(n, replica));
     }
     return {n / replica, replica};
 }
 
-Ranks replicas_of(i64 n, i64 tp, i64 pp) {
-    const i64 replica = checked_mul(tp, pp);
+Ranks replicas_of(i64 n, const spec::ParallelConfig& parallel) {
+    const i64 replica = parallel.ranks_per_replica();
     constexpr i64 max_ranks = i64{1} << 24;  // bounds the time of a plan, which visits all ranks
     check_from_to("--world-size", n, 1, max_ranks);
     if (n % replica != 0) {
-        usage_error("--world-size",
-                    "{} ranks are not a multiple of {} tensor x {} pipeline ranks = {}: use {}", n,
-                    tp, pp, replica, multiples_around(n, replica));
+        usage_error("--world-size", "{} ranks are not a multiple of {} ranks = {}: use {}", n,
+                    spec::replica_text(parallel), replica, multiples_around(n, replica));
     }
     return {n / replica, replica};
 }

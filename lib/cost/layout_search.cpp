@@ -136,7 +136,7 @@ class Search {
     };
 
     void try_grids(spec::ParallelConfig parallel, const spec::RankElements& elements) {
-        parallel.dp = query_.n_gpus / (parallel.tp * parallel.pp);
+        parallel.dp = query_.n_gpus / parallel.ranks_per_replica();
         parallel.sequence_parallel = query_.parallel.sequence_parallel && parallel.tp > 1;
         if (query_.batch % parallel.dp != 0) return;
         for (const i64 n_chunks : query_.n_chunks) {

@@ -50,7 +50,7 @@ double message_s(const SimulatedStep& step, const Hardware& gpu) {
     const double bytes = as_double(step.batch.micro_batch * step.batch.seq_length *
                                    step.model.hidden * size_of(step.batch.dtype)) /
                          as_double(parallel.tp);
-    const bool in_node = is_in_node(gpu, parallel.tp * parallel.dp * parallel.pp);
+    const bool in_node = is_in_node(gpu, parallel.n_ranks());
     const i64 senders = std::min(gpu.gpus_per_node, parallel.tp * parallel.dp);
     const RankGroup pair{
         .n = 2, .per_node = in_node ? 2.0 : 1.0, .sharing = in_node ? 1.0 : as_double(senders)};
@@ -87,7 +87,7 @@ DataTime data_time(const SimulatedStep& step, const Hardware& gpu, const Trainin
         time.reduce_s = all_reduce_seconds(gpu, group, gradients);
     }
     if (parallel.pp > 1 && !step.model.untied_head) {
-        const bool in_node = is_in_node(gpu, parallel.tp * parallel.dp * parallel.pp);
+        const bool in_node = is_in_node(gpu, parallel.n_ranks());
         const RankGroup ends{.n = 2, .per_node = in_node ? 2.0 : 1.0, .sharing = of_node};
         const i64 rows = padded_vocab(step.model, parallel) / parallel.tp;
         time.tied_s = all_reduce_seconds(

@@ -2,31 +2,45 @@
 #include "parallel/grid.hpp"
 
 #include "base/error.hpp"
-#include "base/shape.hpp"
 #include "comm/self/group.hpp"
 #include "comm/self/silent_group.hpp"
 
 namespace lm::parallel {
 
-Coordinates coordinates_of(const spec::ParallelConfig& parallel, i64 rank) {
-    return {.tp = rank % parallel.tp,
-            .pp = rank / (parallel.tp * parallel.dp),
-            .dp = rank / parallel.tp % parallel.dp};
+namespace {
+
+// The group of the ranks that differ in one dimension only, in the order of spec::dimensions.
+constexpr std::array<std::unique_ptr<comm::Group> Grid::*, spec::dimensions.size()> groups{
+    &Grid::tensor, &Grid::pipeline, &Grid::data};
+
+// Calls f(dimension, group) for each dimension of `grid`.
+template <class F>
+void for_each_dimension(Grid& grid, F&& f) {
+    for (size_t i = 0; i < groups.size(); ++i) f(spec::dimensions[i], grid.*groups[i]);
 }
 
-i64 rank_of(const spec::ParallelConfig& parallel, const Coordinates& at) {
-    return (at.pp * parallel.dp + at.dp) * parallel.tp + at.tp;
+// Returns the group of the ranks that share `color`, ordered by rank. `size`: the largest size of
+// these groups, equal on all ranks. With size 1 no rank calls split(), which is collective.
+std::unique_ptr<comm::Group> group_of(comm::Group& world, i64 size, i64 color, std::string name) {
+    if (size == 1) return comm::self(std::move(name));
+    return world.split(static_cast<int>(color), world.rank(), std::move(name));
 }
+
+}  // namespace
 
 Grid single() {
-    return {.parallel = {},
-            .at = {},
-            .world = comm::self("world"),
-            .tensor = comm::self("tensor"),
-            .pipeline = comm::self("pipeline"),
-            .pipeline_backward = comm::self("pipeline gradient"),
-            .data = comm::self("data"),
-            .embedding = comm::self("embedding")};
+    Grid grid{.parallel = {},
+              .at = {},
+              .world = comm::self("world"),
+              .tensor = {},
+              .pipeline = {},
+              .pipeline_backward = comm::self("pipeline gradient"),
+              .data = {},
+              .embedding = comm::self("embedding")};
+    for_each_dimension(grid, [](const spec::Dimension& dimension, auto& group) {
+        group = comm::self(dimension.name);
+    });
+    return grid;
 }
 
 Grid silent_grid(const spec::ParallelConfig& parallel, i64 rank) {
@@ -38,54 +52,43 @@ Grid silent_grid(const spec::ParallelConfig& parallel, i64 rank) {
         group = std::make_unique<comm::SilentGroup>(group->name(), static_cast<int>(at),
                                                     static_cast<int>(size));
     };
-    silence(grid.world, rank, parallel.tp * parallel.pp * parallel.dp);
-    silence(grid.tensor, grid.at.tp, parallel.tp);
-    silence(grid.pipeline, grid.at.pp, parallel.pp);
+    silence(grid.world, rank, parallel.n_ranks());
+    for_each_dimension(grid, [&](const spec::Dimension& dimension, auto& group) {
+        silence(group, grid.at.*dimension.at, parallel.*dimension.size);
+    });
     silence(grid.pipeline_backward, grid.at.pp, parallel.pp);
-    silence(grid.data, grid.at.dp, parallel.dp);
     const bool first = grid.at.pp == 0;
     const bool at_end = first || grid.at.pp == parallel.pp - 1;
     silence(grid.embedding, first ? 0 : 1, at_end && parallel.pp > 1 ? 2 : 1);
     return grid;
 }
 
-namespace {
-
-// Returns the group of the ranks that share `color`, ordered by rank. `size`: the largest size of
-// these groups, equal on all ranks. With size 1 no rank calls split(), which is collective.
-std::unique_ptr<comm::Group> group_of(comm::Group& world, i64 size, i64 color, const char* name) {
-    if (size == 1) return comm::self(name);
-    return world.split(static_cast<int>(color), world.rank(), name);
-}
-
-}  // namespace
-
 Grid make_grid(comm::Group& world, const spec::ParallelConfig& parallel) {
-    const i64 n_ranks = checked_mul(checked_mul(parallel.tp, parallel.pp), parallel.dp);
+    const i64 n_ranks = parallel.n_ranks();
     if (n_ranks != world.size()) {
         usage_error("--tensor-model-parallel-size",
-                    "{} ranks were started, but {} tensor x {} pipeline x {} data ranks are {}: "
-                    "start {} ranks or change the parallel sizes",
-                    world.size(), parallel.tp, parallel.pp, parallel.dp, n_ranks, n_ranks);
+                    "{} ranks were started, but {} ranks are {}: start {} ranks or change the "
+                    "parallel sizes",
+                    world.size(), spec::sizes_text(parallel), n_ranks, n_ranks);
     }
-    const Coordinates at = coordinates_of(parallel, world.rank());
     Grid grid = single();
     grid.parallel = parallel;
-    grid.at = at;
+    grid.at = coordinates_of(parallel, world.rank());
     grid.world = group_of(world, n_ranks, 0, "world");
-    grid.tensor = group_of(world, parallel.tp, rank_of(parallel, {0, at.pp, at.dp}), "tensor");
-    grid.pipeline = group_of(world, parallel.pp, rank_of(parallel, {at.tp, 0, at.dp}), "pipeline");
-    if (parallel.pp > 1) {
-        grid.pipeline_backward =
-            grid.pipeline->split(0, static_cast<int>(at.pp), "pipeline gradient");
-    }
-    grid.data = group_of(world, parallel.dp, rank_of(parallel, {at.tp, at.pp, 0}), "data");
+    for_each_dimension(grid, [&](const spec::Dimension& dimension, auto& group) {
+        spec::Coordinates first = grid.at;
+        first.*dimension.at = 0;
+        group = group_of(world, parallel.*dimension.size, rank_of(parallel, first), dimension.name);
+    });
     if (parallel.pp == 1) return grid;
+    grid.pipeline_backward =
+        grid.pipeline->split(0, static_cast<int>(grid.at.pp), "pipeline gradient");
     // A stage that is neither the first nor the last needs no embedding group, but must call
     // split(), so it gets a group of its own.
-    const bool at_end = at.pp == 0 || at.pp == parallel.pp - 1;
-    const i64 color = rank_of(parallel, {at.tp, at_end ? 0 : at.pp, at.dp});
-    grid.embedding = group_of(world, 2, color, "embedding");
+    const bool at_end = grid.at.pp == 0 || grid.at.pp == parallel.pp - 1;
+    spec::Coordinates first = grid.at;
+    if (at_end) first.pp = 0;
+    grid.embedding = group_of(world, 2, rank_of(parallel, first), "embedding");
     return grid;
 }
 

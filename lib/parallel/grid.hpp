@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The coordinates of a rank in the layout and the groups that it belongs to. Ranks are numbered as
-// in Megatron: the tensor rank changes fastest, then the data rank, then the stage. So a tensor
-// group has consecutive ranks, which are usually on one node.
+// The groups that a rank belongs to: one for each dimension of the layout, and those across them.
 #pragma once
 
 #include <memory>
@@ -11,21 +9,11 @@
 
 namespace lm::parallel {
 
-struct Coordinates {
-    i64 tp = 0;
-    i64 pp = 0;
-    i64 dp = 0;
-    friend bool operator==(const Coordinates&, const Coordinates&) = default;
-};
-
-Coordinates coordinates_of(const spec::ParallelConfig& parallel, i64 rank);
-i64 rank_of(const spec::ParallelConfig& parallel, const Coordinates& at);
-
 // The groups of one rank. A group that does not exist in the layout is comm::self, so that callers
 // need no special case.
 struct Grid {
     spec::ParallelConfig parallel;
-    Coordinates at;
+    spec::Coordinates at;
     std::unique_ptr<comm::Group> world;     // all ranks: a duplicate of make_grid()'s `world`
     std::unique_ptr<comm::Group> tensor;    // the tp ranks of one stage and replica
     std::unique_ptr<comm::Group> pipeline;  // the stages of one (tp, dp), in order
@@ -45,8 +33,8 @@ Grid single();
 // no data (comm/self/silent_group.hpp). Not collective.
 Grid silent_grid(const spec::ParallelConfig& parallel, i64 rank);
 
-// Splits `world` into the groups of this rank. Throws Error(usage) unless the size of `world` is tp
-// * pp * dp. Collective.
+// Splits `world` into the groups of this rank. Throws Error(usage) unless `world` has as many ranks
+// as the layout. Collective.
 Grid make_grid(comm::Group& world, const spec::ParallelConfig& parallel);
 
 // Connects the groups for the messages that a training run sends between devices. `overlap`:

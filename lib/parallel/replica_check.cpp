@@ -159,16 +159,16 @@ void check_replicas(const model::ParamMap& map, Grid& grid, device::Context& con
     const auto& tensors = map.layout().tensors;
     Fingerprints own = fingerprints_of(map, grid, context, state);
     Comparison comparison(map, state, grid.world->size());
-    const auto rank_along = [&grid](i64 Coordinates::*axis) {
+    const auto rank_along = [&grid](i64 spec::Coordinates::*axis) {
         return [&grid, axis](int member) {
-            Coordinates at = grid.at;
+            spec::Coordinates at = grid.at;
             at.*axis = member;
             return rank_of(grid.parallel, at);
         };
     };
     const std::vector<Fingerprints> replicas = gather(*grid.data, own);
     comparison.compare(
-        replicas, "data", rank_along(&Coordinates::dp), [](const auto&) { return true; },
+        replicas, "data", rank_along(&spec::Coordinates::dp), [](const auto&) { return true; },
         [](const HeldState& kind) { return kind.whole; });
     // Tensor ranks and stages are compared by the fingerprints of whole tensors. So the
     // fingerprints of the parts are added up for state that is split over data ranks.
@@ -179,7 +179,7 @@ void check_replicas(const model::ParamMap& map, Grid& grid, device::Context& con
     }
     const auto any_kind = [](const HeldState&) { return true; };
     comparison.compare(
-        gather(*grid.tensor, own), "tensor", rank_along(&Coordinates::tp),
+        gather(*grid.tensor, own), "tensor", rank_along(&spec::Coordinates::tp),
         [](const spec::LocalTensor& tensor) { return tensor.replicated; }, any_kind);
     if (grid.embedding->size() > 1) {
         // The first and the last stage also hold different tensors, so only the fingerprints of the
@@ -203,7 +203,7 @@ void check_replicas(const model::ParamMap& map, Grid& grid, device::Context& con
         comparison.compare(
             spread, "embedding",
             [&grid](int member) {
-                Coordinates at = grid.at;
+                spec::Coordinates at = grid.at;
                 at.pp = member == 0 ? 0 : grid.parallel.pp - 1;
                 return rank_of(grid.parallel, at);
             },

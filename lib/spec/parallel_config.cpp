@@ -1,10 +1,74 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "spec/parallel_config.hpp"
 
+#include <fmt/format.h>
+
 #include "base/error.hpp"
 #include "base/shape.hpp"
 
 namespace lm::spec {
+namespace {
+
+// The dimensions from the one that changes fastest from rank to rank.
+constexpr auto nested = [] {
+    std::array<Dimension, dimensions.size()> order = dimensions;
+    for (const Dimension& each : dimensions) order[static_cast<size_t>(each.nesting)] = each;
+    return order;
+}();
+
+}  // namespace
+
+i64 ParallelConfig::n_ranks() const {
+    i64 n = 1;
+    for (const Dimension& each : dimensions) n = checked_mul(n, this->*each.size);
+    return n;
+}
+
+i64 ParallelConfig::ranks_per_replica() const {
+    ParallelConfig replica = *this;
+    replica.dp = 1;
+    return replica.n_ranks();
+}
+
+Coordinates coordinates_of(const ParallelConfig& parallel, i64 rank) {
+    Coordinates at;
+    for (const Dimension& each : nested) {
+        at.*each.at = rank % parallel.*each.size;
+        rank /= parallel.*each.size;
+    }
+    return at;
+}
+
+i64 rank_of(const ParallelConfig& parallel, const Coordinates& at) {
+    i64 rank = 0;
+    i64 stride = 1;
+    for (const Dimension& each : nested) {
+        rank += at.*each.at * stride;
+        stride *= parallel.*each.size;
+    }
+    return rank;
+}
+
+std::string replica_text(const ParallelConfig& parallel) {
+    std::string text;
+    for (const Dimension& each : dimensions) {
+        if (each.size == &ParallelConfig::dp) continue;
+        text += fmt::format("{}{} {}", text.empty() ? "" : " x ", parallel.*each.size, each.name);
+    }
+    return text;
+}
+
+std::string sizes_text(const ParallelConfig& parallel) {
+    return fmt::format("{} x {} data", replica_text(parallel), parallel.dp);
+}
+
+std::string short_sizes_text(const ParallelConfig& parallel) {
+    std::string text;
+    for (const Dimension& each : dimensions) {
+        text += fmt::format("{}{}{}", text.empty() ? "" : " ", each.label, parallel.*each.size);
+    }
+    return text;
+}
 
 i64 padded_vocab(const ModelConfig& config, const ParallelConfig& parallel) {
     const i64 multiple = checked_mul(parallel.vocab_divisible_by, parallel.tp);

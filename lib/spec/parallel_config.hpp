@@ -4,6 +4,7 @@
 #pragma once
 
 #include <array>
+#include <string>
 
 #include "base/named.hpp"
 #include "spec/model.hpp"
@@ -61,7 +62,48 @@ struct ParallelConfig {
     int zero_stage = 0;  // 1: data-parallel ranks divide fp32 masters and moments
     // Returns the number of chunks of all stages together.
     i64 n_parts() const { return pp * n_chunks; }
+    // Returns the number of ranks of all dimensions. Throws Error(usage) when it overflows.
+    i64 n_ranks() const;
+    // Returns the number of ranks that hold the model once: all dimensions but data parallelism.
+    i64 ranks_per_replica() const;
 };
+
+// The place of a rank in each dimension.
+struct Coordinates {
+    i64 tp = 0;
+    i64 pp = 0;
+    i64 dp = 0;
+    friend bool operator==(const Coordinates&, const Coordinates&) = default;
+};
+
+// A dimension over which ranks are divided. Numbering of ranks, groups, plan, JSON and manifest
+// derive from the table, so that a new dimension is a row here, its member of Grid
+// (parallel/grid.cpp), its flag, and the code that divides by it.
+struct Dimension {
+    const char* name;   // of its groups and in the plan
+    const char* label;  // before its size in short texts: tp2
+    const char* key;    // of its size in JSON and in manifests
+    i64 ParallelConfig::*size;
+    i64 Coordinates::*at;
+    int nesting;  // 0: changes fastest from rank to rank
+};
+// In the order of manifests. Ranks are numbered as in Megatron: the tensor rank changes fastest,
+// so that a tensor group has consecutive ranks, which are usually on one node.
+inline constexpr std::array dimensions{
+    Dimension{"tensor", "tp", "tensor_model_parallel_size", &ParallelConfig::tp, &Coordinates::tp,
+              0},
+    Dimension{"pipeline", "pp", "pipeline_model_parallel_size", &ParallelConfig::pp,
+              &Coordinates::pp, 2},
+    Dimension{"data", "dp", "data_parallel_size", &ParallelConfig::dp, &Coordinates::dp, 1}};
+
+Coordinates coordinates_of(const ParallelConfig& parallel, i64 rank);
+i64 rank_of(const ParallelConfig& parallel, const Coordinates& at);
+
+// Returns "2 tensor x 4 pipeline x 1 data", and of one replica "2 tensor x 4 pipeline".
+std::string sizes_text(const ParallelConfig& parallel);
+std::string replica_text(const ParallelConfig& parallel);
+// Returns "tp2 pp4 dp1".
+std::string short_sizes_text(const ParallelConfig& parallel);
 
 // Returns the number of rows of the padded word embedding, over all tensor ranks. Throws
 // Error(usage) when --pad-vocab-size-to is below the vocabulary or not a multiple of tp.

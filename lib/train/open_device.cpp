@@ -98,7 +98,7 @@ int index_of_gpu(i64 place) {
 void measure_products(device::Device& device, const TrainerConfig& config, int rank) {
     const Stopwatch watch;
     ChoicesInDirectory choices(config.autotune);
-    const parallel::Coordinates at = parallel::coordinates_of(config.parallel, rank);
+    const spec::Coordinates at = spec::coordinates_of(config.parallel, rank);
     device.tune(&choices);
     const int tensor = config.parallel.tp > 1 ? static_cast<int>(config.tensor_comm_sms) : 0;
     std::set<int> held;

@@ -74,7 +74,7 @@ void require_room_together(const TrainerConfig& config, device::Device& device,
                            comm::Group& world) {
     if (!config.cuda) return;
     parallel::together(world, [&] {
-        require_room(config, parallel::coordinates_of(config.parallel, world.rank()), device);
+        require_room(config, spec::coordinates_of(config.parallel, world.rank()), device);
     });
 }
 
@@ -182,7 +182,7 @@ std::vector<double> own_product_tflops(const TrainerConfig& config, device::Devi
                                        const comm::Group& world) {
     if (!config.cuda) return {};
     try {
-        const i64 tp = parallel::coordinates_of(config.parallel, world.rank()).tp;
+        const i64 tp = spec::coordinates_of(config.parallel, world.rank()).tp;
         return {product_tflops(device, config, tp)};
     } catch (const Error& error) {
         warn("{}: the matrix products of this GPU are not measured", error.what());

@@ -18,40 +18,41 @@ const BatchRamp tr11{192, 16, 9'765'625, 2048};
 }  // namespace
 
 TEST_CASE("replicas follow from the ranks") {
-    CHECK(replicas_of(384, 4, 12).dp == 8);
-    CHECK(replicas_of(384, 4, 12).world() == 384);
-    CHECK_THROWS_WITH(replicas_of(100, 2, 4),
+    CHECK(replicas_of(384, {.tp = 4, .pp = 12}).dp == 8);
+    CHECK(replicas_of(384, {.tp = 4, .pp = 12}).world() == 384);
+    CHECK_THROWS_WITH(replicas_of(100, {.tp = 2, .pp = 4}),
                       "--world-size: 100 ranks are not a multiple of 2 tensor x "
                       "4 pipeline ranks = 8: use 96 or 104");
-    CHECK_THROWS_WITH(replicas_of(4, 2, 4), EndsWith("8: use 8"));
-    CHECK_THROWS_AS(replicas_of(0, 1, 1), Error);
+    CHECK_THROWS_WITH(replicas_of(4, {.tp = 2, .pp = 4}), EndsWith("8: use 8"));
+    CHECK_THROWS_AS(replicas_of(0, {.tp = 1, .pp = 1}), Error);
 }
 
 TEST_CASE("published trainings have whole batches") {
-    CHECK(batch_problems(tr1, 1, replicas_of(128, 2, 4)).empty());
-    CHECK(batch_problems(tr11, 2, replicas_of(384, 4, 12)).empty());
-    CHECK(replicas_of(128, 2, 4).dp == 16);
-    CHECK(replicas_of(512, 2, 4).dp == 64);
-    CHECK(batch_problems(BatchRamp{.global_batch = 784}, 2, replicas_of(384, 4, 12))
+    CHECK(batch_problems(tr1, 1, replicas_of(128, {.tp = 2, .pp = 4})).empty());
+    CHECK(batch_problems(tr11, 2, replicas_of(384, {.tp = 4, .pp = 12})).empty());
+    CHECK(replicas_of(128, {.tp = 2, .pp = 4}).dp == 16);
+    CHECK(replicas_of(512, {.tp = 2, .pp = 4}).dp == 64);
+    CHECK(batch_problems(BatchRamp{.global_batch = 784}, 2, replicas_of(384, {.tp = 4, .pp = 12}))
               .empty());  // 49 micro-batches
-    CHECK(batch_problems(BatchRamp{.global_batch = 288}, 1, replicas_of(16, 4, 2)).empty());
+    CHECK(batch_problems(BatchRamp{.global_batch = 288}, 1, replicas_of(16, {.tp = 4, .pp = 2}))
+              .empty());
 }
 
 TEST_CASE("every batch of a ramp is checked beforehand, with the values that fit") {
     // 64 nodes of 4 GPUs.
     CHECK(
-        batch_problems(tr1, 1, replicas_of(256, 2, 4)) ==
+        batch_problems(tr1, 1, replicas_of(256, {.tp = 2, .pp = 4})) ==
         Texts{"--rampup-batch-size: 32 of its 64 batch sizes (16, 48, 80, 112, 144, 176, 208, 240, "
               "..., from iteration 1 to iteration 23456) are not a multiple of micro batch 1 x 32 "
               "data-parallel ranks = 32: use 16 data-parallel ranks (128 ranks in all)"});
     // 96 nodes: 1024 has no factor 3.
-    const Texts nodes96 = batch_problems(tr1, 1, replicas_of(384, 2, 4));
+    const Texts nodes96 = batch_problems(tr1, 1, replicas_of(384, {.tp = 2, .pp = 4}));
     REQUIRE(nodes96.size() == 2);
     CHECK(nodes96[0] ==
           "--global-batch-size: 1024 is not a multiple of micro batch 1 x 48 "
           "data-parallel ranks = 48: use 1008 or 1056");
     CHECK_THAT(nodes96[1], ContainsSubstring("42 of its 64 batch sizes"));
-    const Texts micro4 = batch_problems(tr11, 4, replicas_of(384, 4, 12));
+    const Texts micro4 = batch_problems(tr11, 4, replicas_of(384, {.tp = 4, .pp = 12}));
     REQUIRE(micro4.size() == 1);
     CHECK_THAT(
         micro4[0],

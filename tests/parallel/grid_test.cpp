@@ -40,11 +40,11 @@ std::vector<i64> members(comm::Group& group, i64 rank) {
 TEST_CASE("the numbering is Megatron's: tensor ranks fastest, then data, then pipeline") {
     // The example of Megatron's parallel_state: 16 ranks, tensor 2, pipeline 4, so data 2.
     const spec::ParallelConfig parallel{.tp = 2, .pp = 4, .dp = 2};
-    CHECK(coordinates_of(parallel, 0) == Coordinates{.tp = 0, .pp = 0, .dp = 0});
-    CHECK(coordinates_of(parallel, 1) == Coordinates{.tp = 1, .pp = 0, .dp = 0});
-    CHECK(coordinates_of(parallel, 2) == Coordinates{.tp = 0, .pp = 0, .dp = 1});
-    CHECK(coordinates_of(parallel, 4) == Coordinates{.tp = 0, .pp = 1, .dp = 0});
-    CHECK(coordinates_of(parallel, 15) == Coordinates{.tp = 1, .pp = 3, .dp = 1});
+    CHECK(coordinates_of(parallel, 0) == spec::Coordinates{.tp = 0, .pp = 0, .dp = 0});
+    CHECK(coordinates_of(parallel, 1) == spec::Coordinates{.tp = 1, .pp = 0, .dp = 0});
+    CHECK(coordinates_of(parallel, 2) == spec::Coordinates{.tp = 0, .pp = 0, .dp = 1});
+    CHECK(coordinates_of(parallel, 4) == spec::Coordinates{.tp = 0, .pp = 1, .dp = 0});
+    CHECK(coordinates_of(parallel, 15) == spec::Coordinates{.tp = 1, .pp = 3, .dp = 1});
     for (const spec::ParallelConfig& layout : layouts()) {
         for (i64 rank = 0; rank < layout.tp * layout.pp * layout.dp; ++rank) {
             CHECK(rank_of(layout, coordinates_of(layout, rank)) == rank);
@@ -67,20 +67,20 @@ TEST_CASE("groups hold the ranks that differ in one coordinate, in order") {
                 CHECK(got == wanted);
                 CHECK(wanted.at(static_cast<size_t>(group.rank())) == rank);
             };
-            const auto along = [&](i64 Coordinates::*axis, i64 size) {
+            const auto along = [&](i64 spec::Coordinates::*axis, i64 size) {
                 std::vector<i64> ranks;
                 for (i64 i = 0; i < size; ++i) {
-                    Coordinates at = grid.at;
+                    spec::Coordinates at = grid.at;
                     at.*axis = i;
                     ranks.push_back(rank_of(layout, at));
                 }
                 return ranks;
             };
-            expect(*grid.tensor, [&] { return along(&Coordinates::tp, layout.tp); });
-            expect(*grid.pipeline, [&] { return along(&Coordinates::pp, layout.pp); });
-            expect(*grid.data, [&] { return along(&Coordinates::dp, layout.dp); });
+            expect(*grid.tensor, [&] { return along(&spec::Coordinates::tp, layout.tp); });
+            expect(*grid.pipeline, [&] { return along(&spec::Coordinates::pp, layout.pp); });
+            expect(*grid.data, [&] { return along(&spec::Coordinates::dp, layout.dp); });
             expect(*grid.embedding, [&] {
-                const std::vector<i64> stages = along(&Coordinates::pp, layout.pp);
+                const std::vector<i64> stages = along(&spec::Coordinates::pp, layout.pp);
                 const bool at_end = rank == stages.front() || rank == stages.back();
                 if (layout.pp == 1 || !at_end) return std::vector<i64>{rank};
                 return std::vector<i64>{stages.front(), stages.back()};

@@ -19,7 +19,7 @@
 namespace lm::ckpt {
 namespace {
 
-constexpr std::string_view format_name = "lm-utils checkpoint";
+constexpr std::string_view manifest_format = "lm-utils checkpoint";
 constexpr i64 min_reader_version = 2;
 constexpr std::string_view digest_prefix = "xxh3:";
 constexpr size_t digest_digits = 32;
@@ -55,11 +55,11 @@ io::OrderedJson to_json(const StepCounters& counters) {
 }
 
 io::OrderedJson to_json(const spec::ParallelConfig& parallel) {
-    return {{"tensor_model_parallel_size", parallel.tp},
-            {"pipeline_model_parallel_size", parallel.pp},
-            {"data_parallel_size", parallel.dp},
-            {"make_vocab_size_divisible_by", parallel.vocab_divisible_by},
-            {"pad_vocab_size_to", parallel.pad_vocab_to}};
+    io::OrderedJson json;
+    for (const spec::Dimension& each : spec::dimensions) json[each.key] = parallel.*each.size;
+    json["make_vocab_size_divisible_by"] = parallel.vocab_divisible_by;
+    json["pad_vocab_size_to"] = parallel.pad_vocab_to;
+    return json;
 }
 
 StepCounters counters_from(const io::Json& object, const std::string& path) {
@@ -70,11 +70,13 @@ StepCounters counters_from(const io::Json& object, const std::string& path) {
 }
 
 spec::ParallelConfig parallel_from(const io::Json& object, const std::string& path) {
-    return {.tp = io::json_get<i64>(object, "tensor_model_parallel_size", path),
-            .pp = io::json_get<i64>(object, "pipeline_model_parallel_size", path),
-            .dp = io::json_get<i64>(object, "data_parallel_size", path),
-            .vocab_divisible_by = io::json_get<i64>(object, "make_vocab_size_divisible_by", path),
-            .pad_vocab_to = io::json_get<i64>(object, "pad_vocab_size_to", path)};
+    spec::ParallelConfig parallel{
+        .vocab_divisible_by = io::json_get<i64>(object, "make_vocab_size_divisible_by", path),
+        .pad_vocab_to = io::json_get<i64>(object, "pad_vocab_size_to", path)};
+    for (const spec::Dimension& each : spec::dimensions) {
+        parallel.*each.size = io::json_get<i64>(object, each.key, path);
+    }
+    return parallel;
 }
 
 TensorInfo tensor_from(const io::Json& object, const std::string& path) {
@@ -147,9 +149,9 @@ IndexReference part_from(const io::Json& object, const std::string& path) {
 }
 
 void check_version(const io::Json& document, const std::string& path) {
-    if (io::json_get<std::string>(document, "format", path) != format_name) {
+    if (io::json_get<std::string>(document, "format", path) != manifest_format) {
         run_error(path, "is not the manifest of a checkpoint: its 'format' is not '{}'",
-                  format_name);
+                  manifest_format);
     }
     const i64 version = io::json_get<i64>(document, "format_version", path);
     const i64 least = io::json_get_or<i64>(document, "min_reader_version", version, path);
@@ -272,7 +274,7 @@ StepReference step_reference_from(const io::Json& object, const std::string& pat
 
 std::string manifest_text(const Manifest& manifest) {
     io::OrderedJson document;
-    document["format"] = format_name;
+    document["format"] = manifest_format;
     document["format_version"] = format_version;
     document["min_reader_version"] = min_reader_version;
     document["features"] = manifest.features;

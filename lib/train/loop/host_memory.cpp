@@ -36,7 +36,7 @@ Need need_of(const TrainerConfig& trainer, i64 ranks_here) {
         need.rank = plan;
         need.rank_host = bytes;
     }
-    const bool all_here = ranks_here >= parallel.tp * parallel.pp * parallel.dp;
+    const bool all_here = ranks_here >= parallel.n_ranks();
     need.host = all_here ? all : least * ranks_here;
     return need;
 }

@@ -24,7 +24,7 @@ LoopRules rules_of(const RunConfig& config, const data::DataSets& data) {
                     .exit_samples = stopping.exit_samples,
                     .skip = config.skipped};
     const spec::ParallelConfig& parallel = config.trainer.parallel;
-    const i64 n_ranks = parallel.tp * parallel.pp * parallel.dp;
+    const i64 n_ranks = parallel.n_ranks();
     if (config.rank_checks.check_replicas > 0 && n_ranks > 1) {
         rules.check_replicas = config.rank_checks.check_replicas;
     }
@@ -40,7 +40,7 @@ double first_save_s(const RunConfig& config) {
     const spec::ParallelConfig& parallel = trainer.parallel;
     // Creating and renaming the files takes this long on a busy file system, whatever their size.
     constexpr double least_s = 2;
-    const auto n_ranks = static_cast<double>(parallel.tp * parallel.pp * parallel.dp);
+    const auto n_ranks = static_cast<double>(parallel.n_ranks());
     return std::max(least_s, bytes / 50e6 / n_ranks);
 }
 

@@ -43,7 +43,7 @@ metrics::TensorBoardOptions tensorboard_options(const RunConfig& config,
                                         .megatron_lm = is_megatron_lm(config.logging),
                                         .dp_size = config.trainer.parallel.dp};
     const spec::ParallelConfig& parallel = config.trainer.parallel;
-    options.world_size = parallel.tp * parallel.pp * parallel.dp;
+    options.world_size = parallel.n_ranks();
     if (start.iteration > 0) {
         options.resume = {start.iteration + 1, start.samples + 1, start.tokens + 1};
     }
@@ -124,7 +124,7 @@ void TrainingLog::add(const optim::Counters& done, double rate, const BatchSize&
     const spec::ModelConfig& model = config_.trainer.model;
     const spec::ParallelConfig& parallel = config_.trainer.parallel;
     const i64 tokens = batch.global_batch * batch.seq_length;
-    const auto n_ranks = static_cast<double>(parallel.tp * parallel.pp * parallel.dp);
+    const auto n_ranks = static_cast<double>(parallel.n_ranks());
     interval_.add({.loss = result.loss,
                    .stepped = result.finite,
                    .finite = result.finite || result.overflow,
@@ -318,7 +318,7 @@ double TrainingLog::model_flops(const spec::ModelConfig& model) const {
 void TrainingLog::print_utilisation(const RunConfig& config, const std::string& device,
                                     double step_s) const {
     const spec::ParallelConfig& parallel = config.trainer.parallel;
-    const auto n_gpus = static_cast<double>(parallel.tp * parallel.pp * parallel.dp);
+    const auto n_gpus = static_cast<double>(parallel.n_ranks());
     const double model_rate = model_flops(config.trainer.model) / step_s / n_gpus;
     const double log_rate =
         cost::iteration_flops(config.trainer.model,

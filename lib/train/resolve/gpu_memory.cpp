@@ -25,7 +25,7 @@ std::string GpuMemory::str() const {
         nccl > 0 ? fmt::format(", NCCL {} by estimate", human_size(nccl)) : "");
 }
 
-GpuMemory gpu_memory(const TrainerConfig& config, const parallel::Coordinates& at,
+GpuMemory gpu_memory(const TrainerConfig& config, const spec::Coordinates& at,
                      device::Device& device) {
     const device::Device::InUse use = device.memory_in_use();
     return {.buffers = memory_plan(config, at.tp, at.pp).total(),
@@ -35,7 +35,7 @@ GpuMemory gpu_memory(const TrainerConfig& config, const parallel::Coordinates& a
             .total = use.total};
 }
 
-void require_room(const TrainerConfig& config, const parallel::Coordinates& at,
+void require_room(const TrainerConfig& config, const spec::Coordinates& at,
                   device::Device& device) {
     const GpuMemory memory = gpu_memory(config, at, device);
     if (memory.total == 0) return;

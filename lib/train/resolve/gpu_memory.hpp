@@ -25,13 +25,12 @@ struct GpuMemory {
 };
 
 // Returns the memory of tensor rank `at.tp` of stage `at.pp`.
-GpuMemory gpu_memory(const TrainerConfig& config, const parallel::Coordinates& at,
+GpuMemory gpu_memory(const TrainerConfig& config, const spec::Coordinates& at,
                      device::Device& device);
 
 // Throws Error(failure) when the buffers do not fit into the free memory. Warns when the buffers
 // fit, but perhaps not together with NCCL and the allowance. Call it before anything is allocated.
-void require_room(const TrainerConfig& config, const parallel::Coordinates& at,
-                  device::Device& device);
+void require_room(const TrainerConfig& config, const spec::Coordinates& at, device::Device& device);
 
 // Warns when more memory is in use than allowed(). Call it after everything is allocated and
 // connected.

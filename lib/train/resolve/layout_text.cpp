@@ -14,11 +14,11 @@ namespace lm::train {
 namespace {
 
 std::string ranks_where(const spec::ParallelConfig& parallel,
-                        const std::function<bool(const parallel::Coordinates&)>& holds) {
-    const i64 n_ranks = parallel.tp * parallel.pp * parallel.dp;
+                        const std::function<bool(const spec::Coordinates&)>& holds) {
+    const i64 n_ranks = parallel.n_ranks();
     std::vector<int> ranks;
     for (i64 rank = 0; rank < n_ranks; ++rank) {
-        if (holds(parallel::coordinates_of(parallel, rank))) {
+        if (holds(spec::coordinates_of(parallel, rank))) {
             ranks.push_back(static_cast<int>(rank));
         }
     }

@@ -111,7 +111,7 @@ void add_schedule(std::string& plan, const RunConfig& config) {
 
 void add_ranks(std::string& plan, const RunConfig& config) {
     const spec::ParallelConfig& p = config.trainer.parallel;
-    if (p.tp * p.pp * p.dp == 1) return;
+    if (p.n_ranks() == 1) return;
     std::string layers;
     if (p.pp > 1) {
         i64 least = config.trainer.model.n_layers;
@@ -124,8 +124,7 @@ void add_ranks(std::string& plan, const RunConfig& config) {
         layers = least == most ? fmt::format("; {} layers in each stage", most)
                                : fmt::format("; {} to {} layers in a stage", least, most);
     }
-    line(plan, "ranks", "{} = {} tensor x {} pipeline x {} data{}", p.tp * p.pp * p.dp, p.tp, p.pp,
-         p.dp, layers);
+    line(plan, "ranks", "{} = {}{}", p.n_ranks(), spec::sizes_text(p), layers);
     if (!config.action.dry_run) return;
     for (const LayoutLine& each : describe_layout(config)) line(plan, each.what, "{}", each.text);
 }
@@ -190,7 +189,7 @@ cost::MemoryPlan largest_memory_plan(const RunConfig& config) {
 
 void add_memory(std::string& plan, const RunConfig& config) {
     const spec::ParallelConfig& parallel = config.trainer.parallel;
-    const i64 ranks = parallel.tp * parallel.pp * parallel.dp;
+    const i64 ranks = parallel.n_ranks();
     const cost::MemoryPlan memory = largest_memory_plan(config);
     const i64 nccl = config.trainer.cuda ? cost::nccl_bytes(config.trainer.model, parallel, 0,
                                                             config.trainer.nccl_use())

@@ -130,13 +130,12 @@ class Resolver {
                 parallel_ = config::resolve_parallel(flags_.parallel, flags_.model, *model_);
             });
         }
-        const i64 tensor = flags_.parallel.tensor;
-        const i64 pipeline = flags_.parallel.pipeline;
-        if (tensor < 1 || pipeline < 1) return;
-        per_replica_ = checked_mul(tensor, pipeline);
+        const spec::ParallelConfig sizes = config::sizes_of(flags_.parallel);
+        if (sizes.tp < 1 || sizes.pp < 1) return;
+        per_replica_ = sizes.ranks_per_replica();
         const auto replicas =
             flags_.action.dry_run ? config::replicas_of : config::started_replicas;
-        problems_.check([&] { parallel_.dp = replicas(ranks_.n, tensor, pipeline).dp; });
+        problems_.check([&] { parallel_.dp = replicas(ranks_.n, sizes).dp; });
         problems_.check([&] { flags_.rank_checks.check(); });
         problems_.check([&] {
             parallel_.zero_stage = config::resolve_zero_stage(flags_.zero, flags_.data_parallel);

@@ -81,20 +81,19 @@ OrderedJson parallel_values(const RunConfig& config) {
     const std::string_view granularity =
         name_in(spec::recompute_granularities, recompute.granularity);
     const std::string_view method = name_in(spec::recompute_methods, recompute.method);
-    return {{"world_size", parallel.tp * parallel.pp * parallel.dp},
-            {"tensor_model_parallel_size", parallel.tp},
-            {"pipeline_model_parallel_size", parallel.pp},
-            {"data_parallel_size", parallel.dp},
-            {"virtual_pipeline_chunks", parallel.n_chunks},
-            {"first_stage_layers", json_or_null(parallel.first_stage_layers)},
-            {"last_stage_layers", json_or_null(parallel.last_stage_layers)},
-            {"pp_partition_method", name_of(parallel.balance)},
-            {"sequence_parallel", parallel.sequence_parallel},
-            {"padded_vocab_size", spec::padded_vocab(config.trainer.model, parallel)},
-            {"zero_stage", parallel.zero_stage},
-            {"recompute_granularity", granularity},
-            {"recompute_method", full ? OrderedJson(method) : nullptr},
-            {"recompute_num_layers", full ? OrderedJson(recompute.n_layers) : nullptr}};
+    OrderedJson json{{"world_size", parallel.n_ranks()}};
+    for (const spec::Dimension& each : spec::dimensions) json[each.key] = parallel.*each.size;
+    json.update({{"virtual_pipeline_chunks", parallel.n_chunks},
+                 {"first_stage_layers", json_or_null(parallel.first_stage_layers)},
+                 {"last_stage_layers", json_or_null(parallel.last_stage_layers)},
+                 {"pp_partition_method", name_of(parallel.balance)},
+                 {"sequence_parallel", parallel.sequence_parallel},
+                 {"padded_vocab_size", spec::padded_vocab(config.trainer.model, parallel)},
+                 {"zero_stage", parallel.zero_stage},
+                 {"recompute_granularity", granularity},
+                 {"recompute_method", full ? OrderedJson(method) : nullptr},
+                 {"recompute_num_layers", full ? OrderedJson(recompute.n_layers) : nullptr}});
+    return json;
 }
 
 void add_kernels(OrderedJson& json, const TrainerConfig& trainer) {

@@ -91,7 +91,7 @@ void check_room_for_run(const RunConfig& config, i64 start, i64 ranks_here) {
     const i64 n = steps_on_disk(config.saves, start, last_iteration(config)).on_disk;
     const i64 each = cost::checkpoint_size(config.trainer.model, config.trainer.precision).total();
     const spec::ParallelConfig& parallel = config.trainer.parallel;
-    const i64 n_ranks = parallel.tp * parallel.pp * parallel.dp;
+    const i64 n_ranks = parallel.n_ranks();
     const i64 n_nodes = ceil_div(n_ranks, ranks_here);
     const RoomNeed need{n * each, n * ckpt::files_of_checkpoint(n_ranks, n_nodes)};
     const std::string text = shortage(

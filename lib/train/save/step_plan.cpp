@@ -36,7 +36,7 @@ class StepPlan {
     }
 
   private:
-    i64 n_ranks() const { return run_.parallel.tp * run_.parallel.pp * run_.parallel.dp; }
+    i64 n_ranks() const { return run_.parallel.n_ranks(); }
 
     ckpt::IndexPart plan_node(i64 node) {
         const i64 of_node = n_ranks() / run_.n_nodes;
@@ -57,7 +57,7 @@ class StepPlan {
     }
 
     std::vector<ckpt::Piece> pieces_of(i64 rank) const {
-        const parallel::Coordinates at = parallel::coordinates_of(run_.parallel, rank);
+        const spec::Coordinates at = spec::coordinates_of(run_.parallel, rank);
         const spec::RankLayout layout =
             spec::rank_layout(run_.model, table_, run_.parallel, at.tp, at.pp);
         const std::vector<Range> owned =

@@ -60,7 +60,7 @@ std::optional<StepFault> injected_fault(const config::StoppingFlags& flags, u64 
     if (random[0] % static_cast<u64>(flags.injection_rate) != 0) return {};
     const config::InjectedError error = flags.injected_error();
     const i64 replica = random[1] % parallel.dp;
-    const parallel::Coordinates at = parallel::coordinates_of(parallel, rank);
+    const spec::Coordinates at = spec::coordinates_of(parallel, rank);
     // The fault is planted in the loss, which only the last stage has.
     const bool here = error == config::InjectedError::correct || (at.dp == replica && at.tp == 0);
     if (!here || at.pp != parallel.pp - 1) return {};

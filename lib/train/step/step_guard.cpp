@@ -266,9 +266,9 @@ std::string StepGuard::compare_ranks(const Step& step, const std::vector<double>
     const std::vector<double> shifted = local_losses();
     std::vector<std::string> differing;
     for (i64 rank = 0; rank < world_.size(); ++rank) {
-        parallel::Coordinates at = parallel::coordinates_of(parallel, rank);
+        spec::Coordinates at = spec::coordinates_of(parallel, rank);
         at.dp = (at.dp + 1) % parallel.dp;
-        const i64 next = parallel::rank_of(parallel, at);
+        const i64 next = spec::rank_of(parallel, at);
         if (!same(shifted[static_cast<size_t>(rank)], losses[static_cast<size_t>(next)])) {
             differing.push_back(fmt::format("{} and {}", rank, next));
         }
