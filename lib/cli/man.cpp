@@ -32,7 +32,7 @@ constexpr std::array<ExitMeaning, 9> exit_meanings = {{
 
 // Escapes the text of a line for roff: backslashes, hyphens, and a dot or quote at the start, which
 // would make the line a control line.
-std::string escaped(std::string_view text) {
+std::string roff_escaped(std::string_view text) {
     std::string result;
     for (const char c : text) {
         if (c == '\\') {
@@ -56,7 +56,7 @@ bool is_like_macro(std::string_view text) {
 
 // Escapes and quotes an argument of a macro, so that mdoc does not read the argument as a macro.
 std::string argument(std::string_view text) {
-    std::string result = escaped(text);
+    std::string result = roff_escaped(text);
     if (is_like_macro(text) || text.find_first_of(".,:;()[]?!|") == 0) result.insert(0, "\\&");
     return text.find(' ') == std::string_view::npos ? result : "\"" + result + "\"";
 }
@@ -69,7 +69,7 @@ std::string lines_of(std::string text) {
         size_t end = text.find(". ");
         end = end == std::string::npos ? text.size() : end + 1;
         for (const std::string& line : wrap(text.substr(0, end), 72))
-            result += escaped(line) + "\n";
+            result += roff_escaped(line) + "\n";
         text.erase(0, std::min(end + 1, text.size()));
     }
     return result;
@@ -80,7 +80,7 @@ std::string prose(std::string text) {
 }
 
 std::string flag_macro(const std::string& name) {
-    return "Fl " + escaped(name.substr(1));
+    return "Fl " + roff_escaped(name.substr(1));
 }
 
 std::string choices_macro(const Option& option) {
@@ -203,8 +203,9 @@ std::string title_of(const Section& section) {
 // The sections in `elsewhere` are printed elsewhere on the page, so the subsection only refers to
 // them.
 std::string verb_section(const Options& verb, const std::vector<Section>& elsewhere) {
-    std::string text = ".Ss " + escaped(verb.program());
-    for (const Option& operand : operands_of(verb)) text += " " + escaped(operand_text(operand));
+    std::string text = ".Ss " + roff_escaped(verb.program());
+    for (const Option& operand : operands_of(verb))
+        text += " " + roff_escaped(operand_text(operand));
     text += "\n" + prose(verb.summary()) + operand_list(verb);
     std::vector<std::string> references;
     for (const Section& section : sections_of(verb, false)) {
@@ -212,7 +213,7 @@ std::string verb_section(const Options& verb, const std::vector<Section>& elsewh
             references.push_back("\"" + title_of(section) + "\"");
             continue;
         }
-        if (section.title != "Options") text += ".Pp\n" + escaped(section.title) + ":\n";
+        if (section.title != "Options") text += ".Pp\n" + roff_escaped(section.title) + ":\n";
         text += section.body;
     }
     if (!references.empty())
@@ -244,7 +245,7 @@ std::optional<std::string> meaning_of(const Options& options, const ExitMeaning&
         const auto own = own_meaning(*verb, entry.code);
         returned = returned || own.has_value();
         if (own && !own->empty()) {
-            text += ".Cm " + escaped(verb_name(options, *verb)) + " :\n" + lines_of(*own);
+            text += ".Cm " + roff_escaped(verb_name(options, *verb)) + " :\n" + lines_of(*own);
         }
     }
     if (!returned) return std::nullopt;
@@ -257,14 +258,14 @@ std::string man_options(const Options& options) {
     std::string text = ".Sh OPTIONS\n" + operand_list(options);
     std::vector<Section> elsewhere = sections_of(options, true);
     for (const Section& section : elsewhere) {
-        if (section.title != "Options") text += ".Ss " + escaped(section.title) + "\n";
+        if (section.title != "Options") text += ".Ss " + roff_escaped(section.title) + "\n";
         text += section.body;
     }
     const auto common = common_sections(options);
     for (const auto& [section, users] : common) elsewhere.push_back(section);
     for (const Options* verb : options.verbs()) text += verb_section(*verb, elsewhere);
     for (const auto& [section, users] : common) {
-        text += ".Ss " + escaped(title_of(section)) + "\n";
+        text += ".Ss " + roff_escaped(title_of(section)) + "\n";
         text += prose("Options of " + enumeration(users)) + section.body;
     }
     return text;

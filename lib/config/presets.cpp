@@ -15,7 +15,7 @@ using spec::ModelConfig;
 using spec::Normalization;
 using spec::PositionEmbedding;
 
-constexpr i64 gpt2_vocab = 50257;
+constexpr i64 gpt2_vocabulary = 50257;
 
 ModelConfig gpt(i64 n_layers, i64 hidden, i64 n_heads, i64 seq_length, double init_std = 0.02) {
     ModelConfig model;
@@ -23,7 +23,7 @@ ModelConfig gpt(i64 n_layers, i64 hidden, i64 n_heads, i64 seq_length, double in
     model.hidden = hidden;
     model.n_heads = n_heads;
     model.seq_length = seq_length;
-    model.vocab_size = gpt2_vocab;
+    model.vocab_size = gpt2_vocabulary;
     model.init_std = init_std;
     return model;
 }

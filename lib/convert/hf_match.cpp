@@ -40,7 +40,7 @@ std::string differences(const HfModel& found, const spec::ModelConfig& expected)
     return text;
 }
 
-HfModel read_model(const std::string& path) {
+HfModel read_hf_model(const std::string& path) {
     try {
         return hf_model(io::read_json(path), path);
     } catch (const Error& error) {
@@ -54,7 +54,7 @@ HfModel read_model(const std::string& path) {
 
 void check_hf_config(const std::string& hf, const spec::ModelConfig& expected) {
     const std::string path = hf_config_path(hf);
-    const HfModel found = read_model(path);
+    const HfModel found = read_hf_model(path);
     if (const auto unfit = misfit(*found.architecture, expected)) {
         fail(Exit::answer_is_no, path,
              "model_type '{0}' cannot be this checkpoint's, which has {2} ({1}): give the "

@@ -11,8 +11,8 @@ namespace lm::cost {
 using namespace spec;
 namespace {
 
-// Sizes of one micro-batch on one tensor rank.
-struct Sizes {
+// LayerSizes of one micro-batch on one tensor rank.
+struct LayerSizes {
     double rows;     // B * T
     double element;  // bytes
     double hidden;
@@ -23,7 +23,8 @@ struct Sizes {
     double gates;  // matrices before the activation function: 2 with a gate, else 1
 };
 
-Sizes sizes_of(const ModelConfig& model, const ParallelConfig& parallel, const StepBatch& batch) {
+LayerSizes layer_sizes_of(const ModelConfig& model, const ParallelConfig& parallel,
+                          const StepBatch& batch) {
     const double tp = as_double(parallel.tp);
     return {.rows = as_double(batch.micro_batch) * as_double(batch.seq_length),
             .element = as_double(size_of(batch.dtype)),
@@ -37,7 +38,7 @@ Sizes sizes_of(const ModelConfig& model, const ParallelConfig& parallel, const S
 
 // Returns the seconds of the four products of a forward pass. The backward pass has two products
 // for each of these, one for the gradient of each operand.
-double products_s(const Sizes& s, const Hardware& gpu, DType dtype) {
+double products_s(const LayerSizes& s, const Hardware& gpu, DType dtype) {
     const auto product = [&](double n, double k) {
         return product_seconds(gpu, dtype, s.rows, n, k);
     };
@@ -52,7 +53,7 @@ double products_s(const Sizes& s, const Hardware& gpu, DType dtype) {
 // a forward pass reads and writes 13 bytes for each score: 2 to write the scores, 4 for softmax, 5
 // for dropout and its mask, 2 to read the probabilities. An unfused backward pass reads and writes
 // 17 bytes for each score.
-Passes attention_passes(const ModelConfig& model, const Sizes& s, const StepBatch& batch,
+Passes attention_passes(const ModelConfig& model, const LayerSizes& s, const StepBatch& batch,
                         const Hardware& gpu, bool fused) {
     const double rate = gpu.flops(batch.dtype) * gpu.attention_fraction;
     const double keys = mean_keys(model, as_double(batch.seq_length));
@@ -81,7 +82,7 @@ Passes attention_passes(const ModelConfig& model, const Sizes& s, const StepBatc
 //   activation function: 2 for each input, 2 for the gradient of the output, and for each input 2
 //   for its gradient and 2 for the gradient of its bias
 // Without sequence parallelism, every tensor rank does the whole work on `hidden`.
-Passes stream_passes(const ParallelConfig& parallel, const Sizes& s, const Hardware& gpu) {
+Passes stream_passes(const ParallelConfig& parallel, const LayerSizes& s, const Hardware& gpu) {
     const double share = parallel.sequence_parallel ? s.tp : 1;
     const double forward = 22 * s.hidden / share + 4 * s.qkv + (2 * s.gates + 2) * s.ffn;
     const double backward = 42 * s.hidden / share + 6 * s.qkv + (6 * s.gates + 2) * s.ffn;
@@ -94,7 +95,7 @@ Passes stream_passes(const ParallelConfig& parallel, const Sizes& s, const Hardw
 // Returns the seconds that a pass communicates: two all-reduces of [rows, hidden] (arXiv
 // 1909.08053, section 3), or with sequence parallelism two pairs of reduce-scatter and all-gather
 // (arXiv 2205.05198, section 4.2.2).
-double tensor_s(const ParallelConfig& parallel, const Sizes& s, const Hardware& gpu) {
+double tensor_s(const ParallelConfig& parallel, const LayerSizes& s, const Hardware& gpu) {
     const double bytes = s.rows * s.hidden * s.element;
     const RankGroup group{.n = s.tp, .per_node = std::min(s.tp, as_double(gpu.gpus_per_node))};
     if (parallel.sequence_parallel) return 4 * ring_seconds(gpu, group, bytes);
@@ -128,7 +129,7 @@ Passes& Passes::operator+=(const Passes& other) {
 
 Passes layer_passes(const ModelConfig& model, const ParallelConfig& parallel,
                     const StepBatch& batch, const Hardware& gpu, const TrainingProgram& trainer) {
-    const Sizes s = sizes_of(model, parallel, batch);
+    const LayerSizes s = layer_sizes_of(model, parallel, batch);
     Passes passes = attention_passes(model, s, batch, gpu, trainer.fused_attention);
     passes += stream_passes(parallel, s, gpu);
     passes.forward.products_s = products_s(s, gpu, batch.dtype);
@@ -173,7 +174,7 @@ Passes embedding_passes(const ModelConfig& model, const StepBatch& batch, const 
 // it for both products.
 Passes head_passes(const ModelConfig& model, const ParallelConfig& parallel, const StepBatch& batch,
                    const Hardware& gpu) {
-    const Sizes s = sizes_of(model, parallel, batch);
+    const LayerSizes s = layer_sizes_of(model, parallel, batch);
     const double vocab = as_double(padded_vocab(model, parallel)) / s.tp;
     Passes passes;
     passes.forward.products_s = product_seconds(gpu, batch.dtype, s.rows, vocab, s.hidden);

@@ -17,11 +17,12 @@
 namespace lm::io {
 namespace {
 
-constexpr size_t buffer_bytes = size_t{1} << 20;
+constexpr size_t append_buffer_bytes = size_t{1} << 20;
 constexpr size_t unbuffered_bytes =
     size_t{1} << 17;  // writes of at least this size are not copied into the buffer
 constexpr size_t direct_buffer_bytes = size_t{2} << 20;
-constexpr size_t block_bytes = 4096;  // alignment of O_DIRECT: memory, offset and size (open(2))
+constexpr size_t direct_block_bytes =
+    4096;  // alignment of O_DIRECT: memory, offset and size (open(2))
 
 }  // namespace
 
@@ -34,7 +35,7 @@ AppendFile AppendFile::open(std::string path, ReadAgain read_again) {
     const i64 size = file_size(path);
     // O_DIRECT needs an aligned end, but a file of an interrupted process may end anywhere. When
     // the end is not aligned, appends go through the page cache.
-    const bool aligned = size % static_cast<i64>(block_bytes) == 0;
+    const bool aligned = size % static_cast<i64>(direct_block_bytes) == 0;
     Fd direct;
     if (read_again == ReadAgain::no && aligned)
         direct = Fd(::open(path.c_str(), O_WRONLY | O_DIRECT | O_CLOEXEC));
@@ -45,7 +46,8 @@ AppendFile::AppendFile(std::string path, Fd fd, i64 size, Fd direct)
     : path_(std::move(path)), fd_(std::move(fd)), direct_(std::move(direct)), n_written_(size) {}
 
 void AppendFile::make_buffer(size_t bytes) {
-    if (!buffer_) buffer_.reset(static_cast<std::byte*>(std::aligned_alloc(block_bytes, bytes)));
+    if (!buffer_)
+        buffer_.reset(static_cast<std::byte*>(std::aligned_alloc(direct_block_bytes, bytes)));
     if (!buffer_) throw std::bad_alloc();
 }
 
@@ -53,14 +55,15 @@ void AppendFile::make_buffer(size_t bytes) {
 // first flushes the buffer, then goes to the file directly.
 void AppendFile::write(std::span<const std::byte> bytes) {
     if (direct_.valid()) return write_direct(bytes);
-    if (n_buffered_ + bytes.size() > buffer_bytes || bytes.size() >= unbuffered_bytes) flush();
+    if (n_buffered_ + bytes.size() > append_buffer_bytes || bytes.size() >= unbuffered_bytes)
+        flush();
     if (bytes.size() >= unbuffered_bytes) {
         checked::write_at(fd_.get(), path_, bytes, n_written_);
         n_written_ += static_cast<i64>(bytes.size());
         return;
     }
     if (bytes.empty()) return;
-    make_buffer(buffer_bytes);
+    make_buffer(append_buffer_bytes);
     std::memcpy(buffer_.get() + n_buffered_, bytes.data(), bytes.size());
     n_buffered_ += bytes.size();
 }
@@ -81,7 +84,7 @@ void AppendFile::write_direct(std::span<const std::byte> bytes) {
 // Writes the whole blocks of the buffer. The rest, which is less than a block, moves to the front
 // of the buffer.
 void AppendFile::write_whole_blocks() {
-    const size_t whole = n_buffered_ / block_bytes * block_bytes;
+    const size_t whole = n_buffered_ / direct_block_bytes * direct_block_bytes;
     if (whole == 0) return;
     const std::span<const std::byte> blocks(buffer_.get(), whole);
     // Some file systems accept O_DIRECT in open() and refuse the write with EINVAL.
@@ -118,7 +121,7 @@ void AppendFile::truncate(i64 size) {
     // When the new end is not aligned, later appends go through the page cache.
     n_written_ = size;
     n_buffered_ = n_flushed_ = 0;
-    if (size % static_cast<i64>(block_bytes) != 0) direct_ = Fd();
+    if (size % static_cast<i64>(direct_block_bytes) != 0) direct_ = Fd();
 }
 
 // flock() locks belong to the open file description, so a lock ends with the descriptor, even when

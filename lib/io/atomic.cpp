@@ -23,7 +23,7 @@ namespace lm::io {
 namespace {
 
 // Appended bytes are buffered up to this size.
-constexpr size_t buffer_bytes = size_t{4} << 20;
+constexpr size_t write_buffer_bytes = size_t{4} << 20;
 constexpr i64 abandoned_after_s = 86400;
 
 // Checks an output before any work is done. exists() uses lstat(), so a dangling symbolic link
@@ -159,10 +159,10 @@ struct AtomicFile::State {
 
     void write(std::span<const std::byte> bytes) {
         LM_CHECK(fd.valid(), "{}: expected no write after sync()", path);
-        if (n_buffered + bytes.size() > buffer_bytes) flush();
-        if (bytes.size() >= buffer_bytes) return append(bytes);
+        if (n_buffered + bytes.size() > write_buffer_bytes) flush();
+        if (bytes.size() >= write_buffer_bytes) return append(bytes);
         if (bytes.empty()) return;
-        if (!buffer) buffer = std::make_unique_for_overwrite<std::byte[]>(buffer_bytes);
+        if (!buffer) buffer = std::make_unique_for_overwrite<std::byte[]>(write_buffer_bytes);
         std::memcpy(buffer.get() + n_buffered, bytes.data(), bytes.size());
         n_buffered += bytes.size();
     }

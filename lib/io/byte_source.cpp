@@ -15,7 +15,7 @@
 namespace lm::io {
 namespace {
 
-constexpr size_t block_bytes = size_t{1} << 20;
+constexpr size_t read_bytes = size_t{1} << 20;
 
 }  // namespace
 
@@ -26,8 +26,8 @@ ByteSource::ByteSource(Fd fd, std::string name, i64 begin, int interrupt)
 
 void ByteSource::peek(size_t n) {
     make_block();
-    while (end_ - begin_ < n && begin_ + n <= block_bytes) {
-        const size_t got = read_some({block_.get() + end_, block_bytes - end_});
+    while (end_ - begin_ < n && begin_ + n <= read_bytes) {
+        const size_t got = read_some({block_.get() + end_, read_bytes - end_});
         if (got == 0) return;
         end_ += got;
     }
@@ -37,7 +37,7 @@ std::span<const std::byte> ByteSource::next() {
     if (begin_ == end_) {
         make_block();
         begin_ = end_ = 0;  // set before the read, which may throw Interrupted
-        end_ = read_some({block_.get(), block_bytes});
+        end_ = read_some({block_.get(), read_bytes});
     }
     return waiting();
 }
@@ -62,7 +62,7 @@ void ByteSource::wait_readable() const {
 }
 
 void ByteSource::make_block() {
-    if (!block_) block_ = std::make_unique_for_overwrite<std::byte[]>(block_bytes);
+    if (!block_) block_ = std::make_unique_for_overwrite<std::byte[]>(read_bytes);
 }
 
 }  // namespace lm::io

@@ -18,7 +18,7 @@
 namespace lm::io {
 namespace {
 
-constexpr size_t block_bytes = size_t{1} << 20;
+constexpr size_t decode_bytes = size_t{1} << 20;
 constexpr u64 xz_memory_limit = u64{2} << 30;
 constexpr int zstd_window_log_limit = 31;
 
@@ -164,7 +164,7 @@ class GzipStream final : public SourceStream {
         z_.next_in = reinterpret_cast<Bytef*>(const_cast<std::byte*>(in.data()));
         z_.avail_in = static_cast<uInt>(in.size());
         z_.next_out = reinterpret_cast<Bytef*>(out.data());
-        z_.avail_out = static_cast<uInt>(std::min(out.size(), block_bytes));
+        z_.avail_out = static_cast<uInt>(std::min(out.size(), decode_bytes));
         const uInt room = z_.avail_out;
         const int result = inflate(&z_, Z_NO_FLUSH);
         source_.consume(in.size() - z_.avail_in);

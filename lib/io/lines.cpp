@@ -9,7 +9,7 @@
 namespace lm::io {
 namespace {
 
-constexpr size_t block_bytes = size_t{1} << 20;
+constexpr size_t line_block_bytes = size_t{1} << 20;
 
 // Splits `line` at carriage returns and into parts of at most longest_line bytes, and passes the
 // parts to `use`. Returns false when `use` has returned false.
@@ -34,11 +34,11 @@ void for_each_line(InputStream& stream, const std::function<void(std::string_vie
 }
 
 void for_lines_while(InputStream& stream, const std::function<bool(std::string_view)>& use) {
-    std::vector<char> buffer(longest_line + block_bytes);
+    std::vector<char> buffer(longest_line + line_block_bytes);
     size_t kept = 0;  // bytes of an incomplete line, at the start of the buffer
     for (;;) {
         const i64 n =
-            stream.read(std::as_writable_bytes(std::span(buffer).subspan(kept, block_bytes)));
+            stream.read(std::as_writable_bytes(std::span(buffer).subspan(kept, line_block_bytes)));
         std::string_view text(buffer.data(), kept + static_cast<size_t>(n));
         if (n == 0) {
             split(text, use);

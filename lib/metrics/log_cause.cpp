@@ -13,11 +13,11 @@ namespace {
 
 using enum CauseStrength;
 
-constexpr auto npos = std::string_view::npos;
+constexpr auto no_place = std::string_view::npos;
 constexpr size_t max_bytes = 400;  // kept bytes of a line
 
 bool has(std::string_view line, std::string_view text) {
-    return line.find(text) != npos;
+    return line.find(text) != no_place;
 }
 
 // Returns whether the line is only a warning, after which the training continues.
@@ -50,10 +50,10 @@ template <size_t n>
 std::optional<i64> number_after(std::string_view line,
                                 const std::array<std::string_view, n>& words) {
     for (const std::string_view word : words) {
-        for (size_t at = line.find(word); at != npos; at = line.find(word, at + 1)) {
+        for (size_t at = line.find(word); at != no_place; at = line.find(word, at + 1)) {
             const size_t digits = line.find_first_not_of(" :(-=", at + word.size());
             i64 value = 0;
-            if (digits == npos) break;
+            if (digits == no_place) break;
             const char* const end = line.data() + line.size();
             if (std::from_chars(line.data() + digits, end, value).ec == std::errc{}) return value;
         }
@@ -110,10 +110,10 @@ std::optional<i64> signal_of(std::string_view line) {
     return number_after(line, words);
 }
 
-std::string_view trimmed(std::string_view line) {
+std::string_view without_blanks(std::string_view line) {
     constexpr std::string_view blanks = " \t\r\n";
     const size_t first = line.find_first_not_of(blanks);
-    if (first == npos) return {};
+    if (first == no_place) return {};
     return line.substr(first, line.find_last_not_of(blanks) - first + 1);
 }
 
@@ -169,7 +169,7 @@ void LogCause::consider(const CauseRule& rule, std::string_view line) {
 
 void LogCause::add(std::string_view text) {
     ++n_lines_;
-    const std::string_view line = trimmed(text);
+    const std::string_view line = without_blanks(text);
     if (line.empty() || is_argument(line)) return;
     const LogLine parsed = read_log_line(line);
     const bool iterates = parsed.kind == LogLine::Kind::iteration;

@@ -11,13 +11,13 @@
 namespace lm::preprocess {
 namespace {
 
-constexpr i64 chunk_bytes = i64{1} << 20;
+constexpr i64 count_chunk_bytes = i64{1} << 20;
 // Bytes of text in a round. All threads count the pre-tokens of a round, then their counts are
 // merged, and the rarest pre-tokens are dropped if there are too many. The counts depend on where
 // rounds end, so this size is fixed.
 constexpr i64 round_bytes = i64{64} << 20;
 // A worker frees its buffers after a chunk longer than this.
-constexpr size_t long_text = size_t{2} << 20;
+constexpr size_t split_text_bytes = size_t{2} << 20;
 
 int n_threads(const CorpusOptions& options) {
     return options.workers > 0 ? static_cast<int>(options.workers) : available_cores();
@@ -60,7 +60,7 @@ class CorpusCounter::Worker {
                 result.bad.add(result.n_lines, {1, error.what(), data::LineError::Fault::length});
             }
         }
-        if (chunk.text().size() > long_text) {
+        if (chunk.text().size() > split_text_bytes) {
             parser_.release();
             normalized_ = {};
         }
@@ -99,7 +99,8 @@ CorpusCounter::CorpusCounter(const CorpusOptions& options, const text::Tokenizer
 CorpusCounter::~CorpusCounter() = default;
 
 void CorpusCounter::run(const std::function<void(i64, i64)>& progress) {
-    data::ChunkReader reader(data::examine_inputs(io::expand_inputs(options_.inputs)), chunk_bytes);
+    data::ChunkReader reader(data::examine_inputs(io::expand_inputs(options_.inputs)),
+                             count_chunk_bytes);
     for (int i = 0; i < pool_.size(); ++i)
         workers_.push_back(std::make_unique<Worker>(options_, design_));
     // A separate thread reads the next round while the workers count the current round.

@@ -10,7 +10,7 @@
 namespace lm::text {
 namespace {
 
-constexpr i32 end_of_document = 256;
+constexpr i32 end_of_document_id = 256;
 
 class ByteEncoder : public Encoder {
   public:
@@ -33,17 +33,17 @@ class ByteTokenizer : public Tokenizer {
         std::iota(bytes_.begin(), bytes_.end(), '\0');
     }
     std::string_view type() const override { return "ByteTokenizer"; }
-    i64 vocab_size() const override { return end_of_document + 1; }
-    std::optional<i32> eod() const override { return end_of_document; }
+    i64 vocab_size() const override { return end_of_document_id + 1; }
+    std::optional<i32> eod() const override { return end_of_document_id; }
     const std::string& digest() const override { return digest_; }
     std::unique_ptr<Encoder> make_encoder(i64 /*text_bytes*/) const override {
         return std::make_unique<ByteEncoder>();
     }
     std::string_view token(i32 id) const override {
-        if (id == end_of_document) return {};
-        if (id < 0 || id > end_of_document)
+        if (id == end_of_document_id) return {};
+        if (id < 0 || id > end_of_document_id)
             run_error("ByteTokenizer", "id {} is out of range: expected 0 to {}", id,
-                      end_of_document);
+                      end_of_document_id);
         return std::string_view(bytes_).substr(static_cast<size_t>(id), 1);
     }
 

@@ -223,7 +223,7 @@ Tree tree_after(Tree tree, std::span<const Change> changes, Kept kept, std::mt19
     return tree;
 }
 
-SaveInfo salted(const spec::ModelConfig& config, i64 iteration, i64 salt) {
+SaveInfo salted_info(const spec::ModelConfig& config, i64 iteration, i64 salt) {
     SaveInfo info = test::info_of(config, iteration);
     info.state = test::state_with_salt(salt);
     return info;
@@ -241,12 +241,12 @@ RecordedSave record_save(const std::string& root, i64 second, i64 n_writers) {
     old.fill(config, 1);
     Buffers fresh(config, {});
     fresh.fill(config, 2);
-    save(claim(root), salted(config, 1, 1), old.pieces());
+    save(claim(root), salted_info(config, 1, 1), old.pieces());
     const Generation generation = claim(root, tip_of(open(root).manifest()));
     Tree start;
     start.load_names(root, 0);
     io::fault::start_recording();
-    const SaveInfo info = salted(config, second, 2);
+    const SaveInfo info = salted_info(config, second, 2);
     const std::string temporary = begin_save(generation, second);
     std::vector<IndexReference> parts;
     const i64 n = fresh.layout.n_elements;

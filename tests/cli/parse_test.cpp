@@ -21,7 +21,7 @@ using Arguments = std::vector<std::string>;
 
 namespace {
 
-struct Args {
+struct ParsedArgs {
     i64 n = 7;
     double lr = 1e-4;
     std::string name = "x";
@@ -39,7 +39,7 @@ struct Args {
 };
 
 struct Fixture {
-    Args args;
+    ParsedArgs args;
     Options options{"lm-test", "show how options work"};
 
     Fixture() {

@@ -61,15 +61,15 @@ void write_hf(const std::string& directory, const std::string& prefix,
                     "resid_pdrop": 0.0, "embd_pdrop": 0.0, "attn_pdrop": 0.0, "eos_token_id": 76})");
 }
 
-ConversionRequest request_of(const std::string& in, const std::string& out) {
+ConversionRequest hf_request_of(const std::string& in, const std::string& out) {
     ConversionRequest request;
     request.in = in;
     request.out = out;
     return request;
 }
 
-bool same(const std::string& a, const std::string& b,
-          std::span<const ckpt::SliceKind> kinds = ckpt::all_kinds) {
+bool same_tensors(const std::string& a, const std::string& b,
+                  std::span<const ckpt::SliceKind> kinds = ckpt::all_kinds) {
     bool equal = true;
     ckpt::diff(ckpt::open(a), ckpt::open(b), kinds,
                [&](const ckpt::TensorDifference& difference) { equal &= difference.equal(); });
@@ -78,7 +78,7 @@ bool same(const std::string& a, const std::string& b,
 
 bool same_weights(const std::string& a, const std::string& b) {
     constexpr std::array weights{ckpt::SliceKind::weight};
-    return same(a, b, weights);
+    return same_tensors(a, b, weights);
 }
 
 }  // namespace
@@ -86,7 +86,7 @@ bool same_weights(const std::string& a, const std::string& b) {
 TEST_CASE("Hugging Face -> native: every number is in its place") {
     const test::ScratchDirectory scratch;
     write_hf(scratch / "hf", "transformer.");
-    const ConversionReport report = from_hf(request_of(scratch / "hf", scratch / "native"));
+    const ConversionReport report = from_hf(hf_request_of(scratch / "hf", scratch / "native"));
     CHECK(report.n_tensors == 2 + 2 * 12 + 2);
     CHECK(report.end_of_document == 76);
     const ckpt::Checkpoint checkpoint = ckpt::open(scratch / "native");
@@ -127,12 +127,12 @@ TEST_CASE("Hugging Face -> native: every number is in its place") {
           std::vector<float>(bias.begin() + 80, bias.end()));
 }
 
-TEST_CASE("Hugging Face -> native -> Hugging Face: the same file, byte for byte") {
+TEST_CASE("Hugging Face -> native -> Hugging Face: the same_tensors file, byte for byte") {
     const test::ScratchDirectory scratch;
     write_hf(scratch / "hf", "transformer.");
-    from_hf(request_of(scratch / "hf", scratch / "native"));
+    from_hf(hf_request_of(scratch / "hf", scratch / "native"));
     const ConversionReport report =
-        to_hf(request_of(scratch / "native", scratch / "again"), Format::hf_gpt2);
+        to_hf(hf_request_of(scratch / "native", scratch / "again"), Format::hf_gpt2);
     CHECK_FALSE(report.has_tokenizer);
     CHECK(test::read(scratch / "again/model.safetensors") ==
           test::read(scratch / "hf/model.safetensors"));
@@ -154,7 +154,7 @@ TEST_CASE("native -> Hugging Face -> native: bitwise, in shards, without prefix,
     auto weights = ckpt::pieces_of(buffers.layout, ckpt::SliceKind::weight, DType::fp32,
                                    buffers.weight.data());
     ckpt::save(ckpt::claim(scratch / "a"), test::info_of(config, 12), weights);
-    ConversionRequest request = request_of(scratch / "a", scratch / "hf");
+    ConversionRequest request = hf_request_of(scratch / "a", scratch / "hf");
     request.max_shard_bytes = 12000;
     to_hf(request, Format::hf_gpt2);
     const auto names = io::list_directory(scratch / "hf");
@@ -163,18 +163,18 @@ TEST_CASE("native -> Hugging Face -> native: bitwise, in shards, without prefix,
     const io::Json index = io::read_json(scratch / "hf/model.safetensors.index.json");
     CHECK(index["metadata"]["total_size"] == 4 * spec::count_parameters(config).total());
     CHECK(index["weight_map"].size() == 2 + 2 * 12 + 2);
-    from_hf(request_of(scratch / "hf", scratch / "b"));
-    CHECK(same(scratch / "a", scratch / "b"));
+    from_hf(hf_request_of(scratch / "hf", scratch / "b"));
+    CHECK(same_tensors(scratch / "a", scratch / "b"));
     CHECK(ckpt::to_json(ckpt::open(scratch / "b").manifest().model) == ckpt::to_json(config));
 
     write_hf(scratch / "plain", "");
     write_hf(scratch / "prefixed", "transformer.");
-    from_hf(request_of(scratch / "plain/model.safetensors", scratch / "c"));
-    from_hf(request_of(scratch / "prefixed", scratch / "d"));
-    CHECK(same(scratch / "c", scratch / "d"));
+    from_hf(hf_request_of(scratch / "plain/model.safetensors", scratch / "c"));
+    from_hf(hf_request_of(scratch / "prefixed", scratch / "d"));
+    CHECK(same_tensors(scratch / "c", scratch / "d"));
 }
 
-TEST_CASE("tensors of several blocks, which threads convert at the same time") {
+TEST_CASE("tensors of several blocks, which threads convert at the same_tensors time") {
     const test::TempDir scratch;  // 270 MB
     auto config = test::small_model();
     config.n_layers = 1;
@@ -188,7 +188,7 @@ TEST_CASE("tensors of several blocks, which threads convert at the same time") {
                                    buffers.weight.data());
     ckpt::save(ckpt::claim(scratch / "a"), test::info_of(config, 12), weights);
     for (const WeightFiles files : {WeightFiles::safetensors, WeightFiles::bin}) {
-        ConversionRequest request = request_of(scratch / "a", scratch / "hf");
+        ConversionRequest request = hf_request_of(scratch / "a", scratch / "hf");
         request.files = files;
         request.force = true;
         i64 done = 0;
@@ -200,28 +200,28 @@ TEST_CASE("tensors of several blocks, which threads convert at the same time") {
         to_hf(request, Format::hf_gpt2);
         CHECK(done == 4 * spec::count_parameters(config).total());
         CHECK(done == total);
-        ConversionRequest back = request_of(scratch / "hf", scratch / "b");
+        ConversionRequest back = hf_request_of(scratch / "hf", scratch / "b");
         back.force = true;
         done = 0;
         back.progress = request.progress;
         from_hf(back);
         CHECK(done == total);
-        CHECK(same(scratch / "a", scratch / "b"));
+        CHECK(same_tensors(scratch / "a", scratch / "b"));
     }
 }
 
 TEST_CASE("16-bit weights are rounded once and widened exactly") {
     const test::ScratchDirectory scratch;
     write_hf(scratch / "hf", "transformer.");
-    from_hf(request_of(scratch / "hf", scratch / "native"));
+    from_hf(hf_request_of(scratch / "hf", scratch / "native"));
     for (const DType dtype : {DType::bf16, DType::fp16}) {
         const std::string name(lm::name_of(dtype));
-        ConversionRequest request = request_of(scratch / "native", scratch / name);
+        ConversionRequest request = hf_request_of(scratch / "native", scratch / name);
         request.dtype = dtype;
         to_hf(request, Format::hf_gpt2);
         CHECK(io::read_json(scratch / name + "/config.json")["torch_dtype"] ==
               (dtype == DType::bf16 ? "bfloat16" : "float16"));
-        from_hf(request_of(scratch / name, scratch / name + "-native"));
+        from_hf(hf_request_of(scratch / name, scratch / name + "-native"));
         const auto a = ckpt::open(scratch / "native")
                            .load_fp32("layers.0.mlp.up.weight", ckpt::SliceKind::weight);
         const auto b = ckpt::open(scratch / name + "-native")
@@ -249,18 +249,18 @@ TEST_CASE("the tokenizer of GPT-2 is written when the vocabulary is that of GPT-
                                    buffers.weight.data());
     ckpt::save(ckpt::claim(scratch / "a"), test::info_of(config, 1), weights);
     const ConversionReport report =
-        to_hf(request_of(scratch / "a", scratch / "hf"), Format::hf_gpt2);
+        to_hf(hf_request_of(scratch / "a", scratch / "hf"), Format::hf_gpt2);
     CHECK(report.has_tokenizer);
     CHECK(report.end_of_document == 50256);
     CHECK(io::file_size(scratch / "hf/vocab.json") == 1042301);
     CHECK(io::read_json(scratch / "hf/tokenizer_config.json")["model_max_length"] == 8);
     CHECK(io::read_json(scratch / "hf/config.json")["n_inner"].is_null());
 
-    ConversionRequest request = request_of(scratch / "a", scratch / "hf2");
+    ConversionRequest request = hf_request_of(scratch / "a", scratch / "hf2");
     request.tokenizer = scratch / "hf";
     to_hf(request, Format::hf_gpt2);
     CHECK(io::exists(scratch / "hf2/merges.txt"));
-    request = request_of(scratch / "a", scratch / "hf3");
+    request = hf_request_of(scratch / "a", scratch / "hf3");
     request.tokenizer = scratch.path();
     CHECK_THAT(test::error_of([&] { to_hf(request, Format::hf_gpt2); }, Exit::usage),
                ContainsSubstring("--tokenizer"));
@@ -294,7 +294,7 @@ TEST_CASE("an unsupported model is refused with the flag or the tensor") {
     const test::ScratchDirectory scratch;
     const auto import_error = [&](const std::string& in, Exit code) {
         const std::string text =
-            test::error_of([&] { from_hf(request_of(scratch / in, scratch / "out")); }, code);
+            test::error_of([&] { from_hf(hf_request_of(scratch / in, scratch / "out")); }, code);
         CHECK_FALSE(io::exists(scratch / "out"));
         return text;
     };
@@ -324,9 +324,9 @@ TEST_CASE("an unsupported model is refused with the flag or the tensor") {
 TEST_CASE("an existing OUT is replaced only with --force, and only if it is a model") {
     const test::ScratchDirectory scratch;
     write_hf(scratch / "hf", "");
-    from_hf(request_of(scratch / "hf", scratch / "native"));
+    from_hf(hf_request_of(scratch / "hf", scratch / "native"));
     const auto convert_error = [&](const std::string& in, const std::string& out, bool force) {
-        ConversionRequest request = request_of(in, out);
+        ConversionRequest request = hf_request_of(in, out);
         request.force = force;
         return test::error_of([&] { to_hf(request, Format::hf_gpt2); }, Exit::usage);
     };
@@ -345,7 +345,7 @@ TEST_CASE("an existing OUT is replaced only with --force, and only if it is a mo
 TEST_CASE("formats are detected") {
     const test::ScratchDirectory scratch;
     write_hf(scratch / "hf", "");
-    from_hf(request_of(scratch / "hf", scratch / "native"));
+    from_hf(hf_request_of(scratch / "hf", scratch / "native"));
     CHECK(detect_format(scratch / "hf") == Format::hf_gpt2);
     CHECK(detect_format(scratch / "hf/model.safetensors") == Format::hf_gpt2);
     CHECK(detect_format(scratch / "native") == Format::native);
@@ -354,7 +354,7 @@ TEST_CASE("formats are detected") {
                ContainsSubstring("expected a checkpoint of lm-utils or Megatron"));
 }
 
-TEST_CASE("shards are the same as those of huggingface_hub") {
+TEST_CASE("shards are the same_tensors as those of huggingface_hub") {
     const std::vector<SizedName> tensors{{"a", 5}, {"b", 11}, {"c", 5}, {"d", 1}, {"e", 10}};
     using Shards = std::vector<std::vector<std::string>>;
     CHECK(plan_shards(tensors, 10) == Shards{{"b"}, {"a", "c"}, {"d"}, {"e"}});
@@ -432,11 +432,11 @@ TEST_CASE("every architecture: native -> Hugging Face -> native, bitwise") {
         const test::ScratchDirectory scratch;
         test::save_grid(scratch / "a", config, {.tp = 1, .pp = 2}, 3, 5);
         CHECK(choose_hf_format(scratch / "a") == format);
-        ConversionRequest request = request_of(scratch / "a", scratch / "hf");
+        ConversionRequest request = hf_request_of(scratch / "a", scratch / "hf");
         request.max_shard_bytes = 3000;
         to_hf(request, format);
         CHECK(detect_format(scratch / "hf") == format);
-        const ConversionReport report = from_hf(request_of(scratch / "hf", scratch / "b"));
+        const ConversionReport report = from_hf(hf_request_of(scratch / "hf", scratch / "b"));
         CHECK(report.n_bytes == 4 * spec::count_parameters(config).total());
         CHECK(same_weights(scratch / "a", scratch / "b"));
         CHECK(ckpt::to_json(ckpt::open(scratch / "b").manifest().model) == ckpt::to_json(config));

@@ -17,7 +17,7 @@ struct Figure1 {
     double state, activations, selective;  // GiB
 };
 
-double gib(i64 bytes) {
+double in_gib(i64 bytes) {
     return static_cast<double>(bytes) / (1 << 30);
 }
 
@@ -41,11 +41,11 @@ TEST_CASE("the memory of figure 1 of arXiv 2205.05198") {
         const StepShape step{
             .micro_batch = row.micro_batch, .seq_length = 2048, .n_micro_batches = 64};
         const MegatronMemory none = largest_megatron_memory(model, parallel, step, {DType::fp16});
-        CHECK(gib(none.state) == Approx(row.state).epsilon(0.002));
-        CHECK(gib(none.activations) == Approx(row.activations).epsilon(0.02));
+        CHECK(in_gib(none.state) == Approx(row.state).epsilon(0.002));
+        CHECK(in_gib(none.activations) == Approx(row.activations).epsilon(0.02));
         parallel.sequence_parallel = true;
         parallel.recompute.granularity = selective;
-        CHECK(gib(largest_megatron_memory(model, parallel, step, {DType::fp16}).activations) ==
+        CHECK(in_gib(largest_megatron_memory(model, parallel, step, {DType::fp16}).activations) ==
               Approx(row.selective).epsilon(0.02));
     }
 }

@@ -20,7 +20,7 @@ namespace {
 
 using Floats = std::vector<float>;
 
-Floats random_floats(i64 n, u64 key) {
+Floats random_operand(i64 n, u64 key) {
     Floats x(static_cast<size_t>(n));
     for (size_t i = 0; i < x.size(); ++i) x[i] = static_cast<float>(normal(key, i));
     return x;
@@ -89,9 +89,9 @@ class Packed {
 void check_product(const PackedKernels& kernels, const char* name, const Operands& p,
                    bool accumulate, DType type) {
     const auto [m, n, k] = std::array{p.m, p.n, p.k};
-    const Stored a(random_floats(m * k, 1), type);
-    const Stored b(random_floats(k * n, 2), type);
-    const Floats before = random_floats(m * (n + 3), 3);
+    const Stored a(random_operand(m * k, 1), type);
+    const Stored b(random_operand(k * n, 2), type);
+    const Floats before = random_operand(m * (n + 3), 3);
     Floats c = before;
     const i64 words = kernels.words(k, type);
     Packed packed_a(m, kernels.rows, words);
@@ -155,8 +155,8 @@ TEST_CASE("small products and transposes are correct", "[ops]") {
         for (const i64 n : {1, 5, 16, 37, 64}) {
             const i64 m = 13;
             const i64 k = 11;
-            const Floats a = random_floats(m * k, 1);
-            const Floats b = random_floats(k * n, 2);
+            const Floats a = random_operand(m * k, 1);
+            const Floats b = random_operand(k * n, 2);
             Floats c(static_cast<size_t>(m * n), NAN);
             kernels->small_product(m, n, k, a.data(), k, 1, b.data(), n, c.data(), n, false);
             const Operands p{m, n, k, k, 1, n, 1};
@@ -188,11 +188,11 @@ TEST_CASE("the packed product and oneDNN agree", "[ops]") {
     const i64 cols = 530;
     const i64 depth = 70;
     const DType type = GENERATE(DType::fp32, DType::bf16, DType::fp16);
-    const Stored a(random_floats(rows * depth, 1), type);
-    const Stored b(random_floats(cols * depth, 2), type);
+    const Stored a(random_operand(rows * depth, 1), type);
+    const Stored b(random_operand(cols * depth, 2), type);
     for (const GemmForm form : {GemmForm::nt, GemmForm::nn, GemmForm::tn}) {
         for (const bool accumulate : {false, true}) {
-            Floats c = random_floats(rows * cols, 3);
+            Floats c = random_operand(rows * cols, 3);
             Floats d = c;
             Product p{form, rows, cols, depth, a.data(), b.data(), c.data(), accumulate, type};
             packed.run(context, p, [](const Tile&) {});
@@ -234,8 +234,8 @@ TEST_CASE("products of several chunks are correct and independent of the thread 
     const i64 k = 1751;
     const DType type = GENERATE(DType::fp32, DType::bf16);
     const GemmForm form = GENERATE(GemmForm::nt, GemmForm::nn, GemmForm::tn);
-    const Stored a(random_floats(m * k, 1), type);
-    const Stored b(random_floats(n * k, 2), type);
+    const Stored a(random_operand(m * k, 1), type);
+    const Stored b(random_operand(n * k, 2), type);
     const Product product{
         .form = form, .m = m, .n = n, .k = k, .a = a.data(), .b = b.data(), .type = type};
     const Floats c = large_product(product, 1, false);

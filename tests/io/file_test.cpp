@@ -16,7 +16,7 @@ using test::caught;
 
 namespace {
 
-void put(const std::string& path, std::string_view content) {
+void put_text(const std::string& path, std::string_view content) {
     std::ofstream(path, std::ios::binary) << content;
 }
 
@@ -25,8 +25,8 @@ void put(const std::string& path, std::string_view content) {
 TEST_CASE("read_file returns the bytes of a file") {
     const test::TempDir dir;
     const std::string odd("a\0b\n\xff", 5);
-    put(dir / "odd", odd);
-    put(dir / "empty", "");
+    put_text(dir / "odd", odd);
+    put_text(dir / "empty", "");
     CHECK(io::read_file(dir / "odd") == odd);
     CHECK(io::read_file(dir / "empty").empty());
     CHECK(io::file_size(dir / "odd") == 5);
@@ -47,7 +47,7 @@ TEST_CASE("read errors name the path and the reason") {
 
 TEST_CASE("read_exact reads at an offset and refuses a short file") {
     const test::TempDir dir;
-    put(dir / "f", "0123456789");
+    put_text(dir / "f", "0123456789");
     const io::Fd fd = io::open_read(dir / "f");
     std::string part(4, '.');
     io::read_exact(fd, dir / "f", std::as_writable_bytes(std::span(part)), 6);
@@ -61,7 +61,7 @@ TEST_CASE("read_exact reads at an offset and refuses a short file") {
 
 TEST_CASE("an Fd closes itself once") {
     const test::TempDir dir;
-    put(dir / "f", "x");
+    put_text(dir / "f", "x");
     int number = -1;
     {
         io::Fd a = io::open_read(dir / "f");
@@ -80,8 +80,8 @@ TEST_CASE("an Fd closes itself once") {
 
 TEST_CASE("a mapping has the bytes of the file; an empty file maps to an empty span") {
     const test::TempDir dir;
-    put(dir / "f", "mapped");
-    put(dir / "empty", "");
+    put_text(dir / "f", "mapped");
+    put_text(dir / "empty", "");
     auto file = io::MappedFile::open(dir / "f");
     CHECK(file.text() == "mapped");
     CHECK(file.path() == dir / "f");
@@ -101,11 +101,11 @@ TEST_CASE("directories are listed in bytewise order and created with their paren
     io::make_directories(dir / "a/b/c");
     io::make_directories(dir / "a/b/c/");
     CHECK(io::is_directory(dir / "a/b/c"));
-    put(dir / "a/b/c/Z", "");
-    put(dir / "a/b/c/a", "");
-    put(dir / "a/b/c/\xc3\xa4", "");
-    put(dir / "a/b/c/10", "");
-    put(dir / "a/b/c/9", "");
+    put_text(dir / "a/b/c/Z", "");
+    put_text(dir / "a/b/c/a", "");
+    put_text(dir / "a/b/c/\xc3\xa4", "");
+    put_text(dir / "a/b/c/10", "");
+    put_text(dir / "a/b/c/9", "");
     CHECK(io::list_directory(dir / "a/b/c") ==
           std::vector<std::string>{"10", "9", "Z", "a", "\xc3\xa4"});
     CHECK(caught([&] {
@@ -117,8 +117,8 @@ TEST_CASE("remove_tree removes a tree and does not follow links") {
     const test::TempDir dir;
     io::make_directories(dir / "tree/sub");
     io::make_directories(dir / "other");
-    put(dir / "other/kept", "x");
-    put(dir / "tree/sub/f", "x");
+    put_text(dir / "other/kept", "x");
+    put_text(dir / "tree/sub/f", "x");
     REQUIRE(::symlink((dir / "other").c_str(), (dir / "tree/link").c_str()) == 0);
     io::remove_tree(dir / "tree");
     io::remove_tree(dir / "tree");

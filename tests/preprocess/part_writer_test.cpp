@@ -15,9 +15,9 @@ using namespace lm::preprocess;
 
 namespace {
 
-constexpr auto no_check = [] {};
+constexpr auto unchecked = [] {};
 
-struct Fixture {
+struct PartFixture {
     test::TempDir dir{test::memory_root()};
     std::string journal = dir / "journal";
 
@@ -30,7 +30,7 @@ struct Fixture {
     }
     i64 resumed_documents() const {
         PartWriter writer = open();
-        writer.resume(no_check);
+        writer.resume(unchecked);
         return writer.record().totals.documents;
     }
 };
@@ -53,9 +53,9 @@ EncodedChunk chunk_after(i64 n_before) {
 }
 
 // Appends and records `n` chunks, one record each.
-void write_chunks(const Fixture& f, i64 n) {
+void write_chunks(const PartFixture& f, i64 n) {
     PartWriter writer = f.open();
-    writer.resume(no_check);
+    writer.resume(unchecked);
     for (i64 i = 0; i < n; ++i) {
         writer.append(chunk_after(i));
         writer.save();
@@ -87,11 +87,11 @@ TEST_CASE("a record survives its line of the journal, a changed line does not pa
 }
 
 TEST_CASE("a part resumes at its last record") {
-    const Fixture f;
+    const PartFixture f;
     CHECK(f.resumed_documents() == 0);
     write_chunks(f, 3);
     PartWriter writer = f.open();
-    writer.resume(no_check);
+    writer.resume(unchecked);
     CHECK(writer.record().totals.documents == 3);
     CHECK(writer.record().totals.blank == 6);
     CHECK(writer.record().next == data::ReadPosition{0, 300});
@@ -101,7 +101,7 @@ TEST_CASE("a part resumes at its last record") {
 }
 
 TEST_CASE("a truncated journal resumes at the last whole line, and the files are cut back") {
-    const Fixture f;
+    const PartFixture f;
     write_chunks(f, 3);
     const std::string text = f.journal_text();
     const size_t cut = GENERATE(1, 10, 200);
@@ -112,14 +112,14 @@ TEST_CASE("a truncated journal resumes at the last whole line, and the files are
 }
 
 TEST_CASE("a file that lost bytes resumes at the last record that it agrees with") {
-    const Fixture f;
+    const PartFixture f;
     write_chunks(f, 3);
     REQUIRE(::truncate((f.dir / "part.bin").c_str(), 9) == 0);
     CHECK(f.resumed_documents() == 2);
 }
 
 TEST_CASE("a file with changed bytes resumes before them") {
-    const Fixture f;
+    const PartFixture f;
     write_chunks(f, 3);
     std::string bytes = io::read_file(f.dir / "part.bin");
     bytes[5] ^= 1;
@@ -131,16 +131,16 @@ TEST_CASE("a file with changed bytes resumes before them") {
 }
 
 TEST_CASE("a resumed part has the files of one that was never interrupted") {
-    const Fixture whole, resumed;
+    const PartFixture whole, resumed;
     write_chunks(whole, 5);
     write_chunks(resumed, 2);
     {
         PartWriter writer = resumed.open();
-        writer.resume(no_check);
+        writer.resume(unchecked);
         writer.append(chunk_after(2));  // not recorded: lost
     }
     PartWriter writer = resumed.open();
-    writer.resume(no_check);
+    writer.resume(unchecked);
     CHECK(writer.record().totals.documents == 2);
     for (i64 i = 2; i < 5; ++i) writer.append(chunk_after(i));
     writer.save();
@@ -149,10 +149,10 @@ TEST_CASE("a resumed part has the files of one that was never interrupted") {
 }
 
 TEST_CASE("ids that precede the rest of their chunk are not recorded before the chunk") {
-    const Fixture f;
+    const PartFixture f;
     {
         PartWriter writer = f.open();
-        writer.resume(no_check);
+        writer.resume(unchecked);
         writer.append(chunk_after(0));
         KeyTokens ahead(false);
         ahead.ids.push(5);
@@ -171,20 +171,20 @@ TEST_CASE("ids that precede the rest of their chunk are not recorded before the 
 }
 
 TEST_CASE("finish marks the part, and a resume finds it finished") {
-    const Fixture f;
+    const PartFixture f;
     {
         PartWriter writer = f.open();
-        writer.resume(no_check);
+        writer.resume(unchecked);
         writer.append(chunk_after(0));
         writer.finish();
     }
     PartWriter writer = f.open();
-    writer.resume(no_check);
+    writer.resume(unchecked);
     CHECK(writer.record().finished);
 }
 
 TEST_CASE("lines are counted from the start of each piece") {
-    const Fixture f;
+    const PartFixture f;
     PartWriter writer = f.open();
     EncodedChunk encoded = chunk_after(0);
     CHECK(writer.lines_before(encoded.chunk) == 0);
@@ -197,7 +197,7 @@ TEST_CASE("lines are counted from the start of each piece") {
 }
 
 TEST_CASE("a second process cannot open the part") {
-    const Fixture f;
+    const PartFixture f;
     const PartWriter writer = f.open();
     const pid_t child = ::fork();
     if (child == 0) ::_exit(test::caught([&] { f.open(); }).says("another process") ? 0 : 1);

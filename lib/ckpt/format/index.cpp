@@ -14,7 +14,7 @@
 namespace lm::ckpt {
 namespace {
 
-constexpr std::string_view format_name = "lm-utils checkpoint index";
+constexpr std::string_view index_format = "lm-utils checkpoint index";
 constexpr size_t hex_digits = 32;
 
 void append_slice(std::string& text, const DataFile& file, const Slice& slice) {
@@ -140,8 +140,8 @@ DataFile parse_file(const io::Json& object, const std::string& path) {
 }
 
 IndexPart index_part_from(const io::Json& document, const std::string& path) {
-    if (io::json_get<std::string>(document, "format", path) != format_name) {
-        damaged(path, "is not an index part: its 'format' is not '{}'", format_name);
+    if (io::json_get<std::string>(document, "format", path) != index_format) {
+        damaged(path, "is not an index part: its 'format' is not '{}'", index_format);
     }
     IndexPart part;
     part.writer = io::json_get<i64>(document, "writer", path);
@@ -156,7 +156,7 @@ IndexPart index_part_from(const io::Json& document, const std::string& path) {
 std::string index_text(const IndexPart& part) {
     std::string text = fmt::format(
         "{{\n\"format\": \"{}\",\n\"format_version\": {},\n\"writer\": {},\n\"files\": [",
-        format_name, format_version, part.writer);
+        index_format, format_version, part.writer);
     for (const DataFile& file : part.files) {
         if (&file != part.files.data()) text += ",";
         append_file(text, file);

@@ -66,7 +66,7 @@ void separate_names(std::vector<RunLog>& logs) {
 }
 
 // Returns the number after `text` in a line, as in "validation loss at iteration 20 |".
-std::optional<i64> number_after(std::string_view line, std::string_view text) {
+std::optional<i64> number_of_text(std::string_view line, std::string_view text) {
     const size_t at = line.find(text);
     if (at == line.npos) return std::nullopt;
     const std::string_view rest = line.substr(at + text.size());
@@ -85,7 +85,7 @@ std::optional<i64> iteration_of(std::string_view line) {
     }
     const metrics::LogLine read = metrics::read_log_line(line);
     if (read.kind == metrics::LogLine::Kind::iteration) return read.iteration.iteration;
-    return number_after(line, "at iteration ");
+    return number_of_text(line, "at iteration ");
 }
 
 std::string lines_until(std::string_view text, i64 step) {

@@ -18,13 +18,13 @@
 namespace lm::ckpt {
 namespace {
 
-constexpr i64 chunk_elements = io::block_bytes / i64{sizeof(float)};
+constexpr i64 merge_elements = io::block_bytes / i64{sizeof(float)};
 
 // Memory for the average of a chunk. Later chunks reuse it, because the first access to a new page
 // takes more time than computing the sums in the page.
 struct Scratch {
-    std::vector<double> sum = std::vector<double>(chunk_elements);
-    std::vector<float> values = std::vector<float>(chunk_elements);
+    std::vector<double> sum = std::vector<double>(merge_elements);
+    std::vector<float> values = std::vector<float>(merge_elements);
 };
 
 // Computes sum[i] += weight * values[i]; if `first`, sum[i] = weight * values[i].
@@ -103,8 +103,8 @@ class Averager {
             const i64 first = offset / size;
             const i64 n = static_cast<i64>(to.size()) / size;
             std::unique_ptr<Scratch> scratch = acquire();
-            for (i64 at = 0; at < n; at += chunk_elements) {
-                const i64 part = std::min(n - at, chunk_elements);
+            for (i64 at = 0; at < n; at += merge_elements) {
+                const i64 part = std::min(n - at, merge_elements);
                 average(tensor.name, all.box, first + at, part, *scratch);
                 convert_elements(scratch->values.data(), DType::fp32, to.data() + at * size, dtype_,
                                  part);

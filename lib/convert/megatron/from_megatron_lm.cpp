@@ -21,7 +21,7 @@ constexpr const char* model_file = "model_optim_rng.pt";
 
 // Returns the directory of the step that `path` names: the step in the tracker file of `path`, or
 // `path` itself.
-std::string step_of(const std::string& path) {
+std::string lm_step_of(const std::string& path) {
     const std::string file = path + "/" + tracker;
     if (!io::exists(file)) return path;
     std::string text = io::read_file(file);
@@ -41,10 +41,10 @@ bool has_ranks(const std::string& step) {
     });
 }
 
-class Importer {
+class LmImporter {
   public:
-    explicit Importer(const ConversionRequest& request)
-        : request_(request), step_(step_of(request.in)) {}
+    explicit LmImporter(const ConversionRequest& request)
+        : request_(request), step_(lm_step_of(request.in)) {}
 
     MegatronImport run() {
         if (!has_ranks(step_)) {
@@ -229,8 +229,8 @@ bool is_megatron_lm(const std::string& path) {
 }
 
 MegatronImport open_megatron_lm(const ConversionRequest& request) {
-    const std::string step = step_of(request.in);
-    return is_torch_dist(step) ? open_torch_dist(request, step) : Importer(request).run();
+    const std::string step = lm_step_of(request.in);
+    return is_torch_dist(step) ? open_torch_dist(request, step) : LmImporter(request).run();
 }
 
 ConversionReport from_megatron_lm(const ConversionRequest& request) {

@@ -40,9 +40,9 @@ struct DistName {
     }
 };
 
-class Importer {
+class TorchDistImporter {
   public:
-    Importer(const ConversionRequest& request, const std::string& step)
+    TorchDistImporter(const ConversionRequest& request, const std::string& step)
         : step_(step),
           common_(TorchFile::open(step + "/common.pt")),
           checkpoint_(DistCheckpoint::open(step)),
@@ -231,7 +231,7 @@ class Importer {
 }  // namespace
 
 MegatronImport open_torch_dist(const ConversionRequest& request, const std::string& step) {
-    return Importer(request, step).run();
+    return TorchDistImporter(request, step).run();
 }
 
 }  // namespace lm::convert

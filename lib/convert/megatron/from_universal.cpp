@@ -34,9 +34,9 @@ Parameter parameter_of(const std::string& folder) {
     return {folder, layer->number, std::string(layer->rest)};
 }
 
-class Importer {
+class UniversalImporter {
   public:
-    Importer(const ConversionRequest& request, const std::string& step)
+    UniversalImporter(const ConversionRequest& request, const std::string& step)
         : zero_(step + "/zero"),
           head_file_(TorchFile::open(step + "/mp_rank_00_model_states.pt")),
           import_(request, read_head(head_file_, request.vocab_size)) {}
@@ -121,7 +121,7 @@ bool is_universal(const std::string& step) {
 }
 
 MegatronImport open_universal(const ConversionRequest& request, const std::string& step) {
-    return Importer(request, step).run();
+    return UniversalImporter(request, step).run();
 }
 
 }  // namespace lm::convert

@@ -23,7 +23,7 @@ constexpr i64 end64_bytes = 56;
 constexpr i64 locator_bytes = 20;
 constexpr i64 central_bytes = 46;
 constexpr i64 local_bytes = 30;
-constexpr u32 in_zip64 = 0xffffffff;
+constexpr u32 elsewhere_in_zip64 = 0xffffffff;
 constexpr i64 max_directory_bytes = i64{256} << 20;
 constexpr i64 max_entries = 2'000'000;
 
@@ -138,7 +138,7 @@ class DirectoryReader {
             size = fields64.u64_at(40);
             offset = fields64.u64_at(48);
             limit = *end64;
-        } else if (offset == in_zip64 || size == in_zip64) {
+        } else if (offset == elsewhere_in_zip64 || size == elsewhere_in_zip64) {
             refuse("no zip64 locator");
         }
         directory.offset = position(offset, "the directory");
@@ -209,7 +209,7 @@ class DirectoryReader {
     // has these 64-bit values in the order of `values`.
     void read_zip64(std::span<const std::byte> extra, const std::string& name,
                     std::initializer_list<u64*> values) const {
-        const auto is_large = [](const u64* value) { return *value == in_zip64; };
+        const auto is_large = [](const u64* value) { return *value == elsewhere_in_zip64; };
         if (std::ranges::none_of(values, is_large)) return;
         const Fields fields(extra);
         const auto size = static_cast<i64>(extra.size());

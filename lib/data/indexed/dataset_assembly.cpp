@@ -14,8 +14,8 @@ namespace {
 
 // Calls use(first, values) for each block of the [n] i32 values in the file `path`. With an empty
 // `path`, all n values are 1.
-void for_each_block(const std::string& path, i64 n,
-                    const std::function<void(i64 first, const std::vector<i32>&)>& use) {
+void for_each_read_block(const std::string& path, i64 n,
+                         const std::function<void(i64 first, const std::vector<i32>&)>& use) {
     io::Fd fd;
     if (!path.empty()) fd = io::open_read(path);
     std::vector<i32> values;
@@ -88,21 +88,21 @@ void DatasetAssembly::place_index(i64 i, const std::string& stem, int idx) {
             pointer += length * size_of(type_);
         }
     };
-    for_each_block(DatasetPart::lengths_of(stem), part.sequences,
-                   [&](i64 first, const std::vector<i32>& lengths) {
-                       const i64 at = start.sequences + first;
-                       add_up(lengths);
-                       write(std::as_bytes(std::span(lengths)), idx_header_bytes + 4 * at);
-                       write(std::as_bytes(std::span(entries)), pointers + 8 * at);
-                   });
+    for_each_read_block(DatasetPart::lengths_of(stem), part.sequences,
+                        [&](i64 first, const std::vector<i32>& lengths) {
+                            const i64 at = start.sequences + first;
+                            add_up(lengths);
+                            write(std::as_bytes(std::span(lengths)), idx_header_bytes + 4 * at);
+                            write(std::as_bytes(std::span(entries)), pointers + 8 * at);
+                        });
     i64 sequence = start.sequences;
-    for_each_block(part.counted ? DatasetPart::documents_of(stem) : "", part.documents,
-                   [&](i64 first, const std::vector<i32>& counts) {
-                       entries.clear();
-                       for (const i32 count : counts) entries.push_back(sequence += count);
-                       write(std::as_bytes(std::span(entries)),
-                             documents + 8 * (start.documents + first + 1));
-                   });
+    for_each_read_block(part.counted ? DatasetPart::documents_of(stem) : "", part.documents,
+                        [&](i64 first, const std::vector<i32>& counts) {
+                            entries.clear();
+                            for (const i32 count : counts) entries.push_back(sequence += count);
+                            write(std::as_bytes(std::span(entries)),
+                                  documents + 8 * (start.documents + first + 1));
+                        });
 }
 
 i64 DatasetAssembly::n_bin_blocks() const {

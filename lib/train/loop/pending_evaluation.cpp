@@ -12,7 +12,7 @@
 namespace lm::train {
 namespace {
 
-std::string path_in(const std::string& directory) {
+std::string evaluation_path(const std::string& directory) {
     return fmt::format("{}/{}", directory, pending_evaluation_file);
 }
 
@@ -30,7 +30,8 @@ i64 iteration_in(const std::string& path) {
 }  // namespace
 
 bool evaluation_is_pending(comm::Group& world, const std::string& directory, i64 iteration) {
-    i64 pending = world.rank() == 0 && !directory.empty() ? iteration_in(path_in(directory)) : -1;
+    i64 pending =
+        world.rank() == 0 && !directory.empty() ? iteration_in(evaluation_path(directory)) : -1;
     world.broadcast({&pending, DType::int64, {1}}, 0);
     return pending == iteration && iteration > 0;
 }
@@ -38,18 +39,18 @@ bool evaluation_is_pending(comm::Group& world, const std::string& directory, i64
 void mark_pending_evaluation(const std::string& directory, i64 iteration) {
     const io::OrderedJson json = {{"iteration", iteration}};
     try {
-        io::write_file(path_in(directory), json.dump() + "\n", io::Overwrite::yes);
+        io::write_file(evaluation_path(directory), json.dump() + "\n", io::Overwrite::yes);
     } catch (const std::exception& error) {
         warn(
             "{}: {}: when a stop or a failure interrupts the validation after iteration {}, the "
             "resumed run does not repeat it",
-            path_in(directory), error.what(), iteration);
+            evaluation_path(directory), error.what(), iteration);
     }
 }
 
 void end_pending_evaluation(const std::string& directory) {
     std::error_code ignored;
-    std::filesystem::remove(path_in(directory), ignored);
+    std::filesystem::remove(evaluation_path(directory), ignored);
 }
 
 }  // namespace lm::train

@@ -20,7 +20,7 @@
 namespace lm::train {
 namespace {
 
-std::string path_in(const std::string& directory) {
+std::string start_count_path(const std::string& directory) {
     return fmt::format("{}/{}", directory, start_count_file);
 }
 
@@ -73,7 +73,7 @@ std::string digest_for_count(const RunConfig& config) {
 }
 
 void count_start(const std::string& directory, i64 iteration, const std::string& configuration) {
-    const std::string path = path_in(directory);
+    const std::string path = start_count_path(directory);
     const i64 earlier = earlier_starts(path, iteration, configuration);
     if (earlier + 1 >= max_starts_without_step) {
         fail(Exit::self_stopped, path,
@@ -97,7 +97,7 @@ void count_start(const std::string& directory, i64 iteration, const std::string&
 
 void end_start_count(const std::string& directory) {
     std::error_code ignored;
-    std::filesystem::remove(path_in(directory), ignored);
+    std::filesystem::remove(start_count_path(directory), ignored);
 }
 
 }  // namespace lm::train

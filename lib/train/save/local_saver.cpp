@@ -23,7 +23,7 @@ using parallel::together;
 
 constexpr std::string_view owner_file = "durable-directory";  // contains the path of --save
 
-std::string canonical(const std::string& path) {
+std::string canonical_text(const std::string& path) {
     std::error_code ignored;
     return std::filesystem::weakly_canonical(path, ignored).string();
 }
@@ -33,7 +33,7 @@ std::string canonical(const std::string& path) {
 void claim_local_directory(const std::string& directory, const std::string& save) {
     const std::string path = fmt::format("{}/{}", directory, owner_file);
     for (const std::string& old : io::stale_temporaries(path)) io::remove_tree(old);
-    const std::string own = canonical(save);
+    const std::string own = canonical_text(save);
     if (io::exists(path)) {
         const std::string owner = io::read_file(path);
         if (owner == own) return;
