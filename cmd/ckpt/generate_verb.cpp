@@ -226,7 +226,7 @@ std::vector<Prompt> prompts_of(const Args& args) {
     }
     prompts.push_back(base_prompt(args));
     prompts.back().request.object = prompt_option;
-    prompts.back().text = *args.prompt == "-" ? io::read_file("/dev/stdin") : *args.prompt;
+    prompts.back().text = *args.prompt == "-" ? io::read_input("/dev/stdin") : *args.prompt;
     return prompts;
 }
 

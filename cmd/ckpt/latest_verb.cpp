@@ -86,6 +86,8 @@ int set(const Args& args, const std::string& directory) {
 
 int print(const Args& args, const std::string& directory) {
     const std::optional<i64> latest = ckpt::latest_step(directory);
+    if (!latest && !has_step(directory))
+        run_error(directory, "has no step: the run has not saved one yet");
     if (!latest)
         run_error(directory,
                   "has no file 'latest' that names a step: set one with lm-ckpt latest DIR STEP");
@@ -97,10 +99,7 @@ int print(const Args& args, const std::string& directory) {
 }
 
 int run(const Args& args) {
-    const std::string directory = existing_directory(args.directory);
-    if (ckpt::is_step(directory))
-        usage_error(directory,
-                    "is a single step, expected a directory of steps: give its parent directory");
+    const std::string directory = directory_of_steps(args.directory);
     if (args.step) return set(args, directory);
     if (args.remove_later || args.no_verify || !args.logs.empty())
         usage_error("latest", "--remove-later, --no-verify and --logs need a STEP");

@@ -150,6 +150,7 @@ int run(const Args& args) {
                     "is a single step, expected a directory of steps: give its parent directory, "
                     "or use lm-ckpt show");
     }
+    directory_of_steps(directory);
     const ckpt::Lineage lineage = ckpt::read_lineage(directory);
     const std::vector<Row> rows = rows_of(directory, lineage);
     if (!rows.empty() && !args.json) {

@@ -170,10 +170,7 @@ ckpt::PruneRules rules_of(const Args& args) {
 }
 
 int run(const Args& args) {
-    const std::string directory = existing_directory(args.directory);
-    if (ckpt::is_step(directory))
-        usage_error(directory,
-                    "is a single step, expected a directory of steps: give its parent directory");
+    const std::string directory = directory_of_steps(args.directory);
     const ckpt::PruneRules rules = rules_of(args);
     const ckpt::Lineage lineage = ckpt::read_lineage(directory);
     const std::vector<i64> complete = complete_steps(lineage);

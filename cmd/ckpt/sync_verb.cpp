@@ -74,10 +74,8 @@ std::string line_of(const sync::SyncReport& report, const Args& args, double sec
 
 int run(const Args& args) {
     if (args.bwlimit) check_at_least("--bwlimit", args.bwlimit->value, 1);
-    const std::string source = existing_directory(args.source);
-    if (ckpt::is_step(source))
-        usage_error(source,
-                    "is a single step, expected a directory of steps: give its parent directory");
+    const std::string source = directory_of_steps(args.source);
+    if (!has_step(source)) note("{}: the run has not saved a step yet", source);
     ckpt::logs_matching(args.logs);  // throws for an invalid pattern, before the first copy
     const Stopwatch watch;
     SyncProgress progress(args.quiet);

@@ -19,7 +19,7 @@ namespace {
 cost::FailureRate published_rate(const std::string& name) {
     const std::string path = share_file("failures.txt");
     std::vector<std::string> names;
-    for (const cost::FailureRate& rate : cost::parse_failure_rates(path, io::read_file(path))) {
+    for (const cost::FailureRate& rate : cost::parse_failure_rates(path, io::read_input(path))) {
         if (rate.name == name) return rate;
         names.push_back(rate.name);
     }
@@ -36,7 +36,7 @@ Failures resolve_failures(const FailureFlags& flags, double n_gpus) {
     if (!flags.times_file.empty()) {
         if (!io::exists(flags.times_file))
             usage_error("--failure-times", "{} does not exist", flags.times_file);
-        const std::string text = io::read_file(flags.times_file);
+        const std::string text = io::read_input(flags.times_file);
         return {cost::parse_failure_times(flags.times_file, text),
                 "the mean of " + flags.times_file};
     }

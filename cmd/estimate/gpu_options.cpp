@@ -24,7 +24,7 @@ void set_network(const GpuFlags& flags, cost::Hardware& hardware) {
     cost::Link link{of_link, hardware.network.latency_s};
     if (!flags.network.empty()) {
         const std::string path = share_file("hardware/networks/" + flags.network + ".txt");
-        link = cost::parse_network(path, io::read_file(path));
+        link = cost::parse_network(path, io::read_input(path));
     }
     hardware.nics = flags.nics.value_or(hardware.nics);
     hardware.network = {link.bytes_per_s * as_double(hardware.nics), link.latency_s};
@@ -71,7 +71,7 @@ cost::Hardware resolve_hardware(const GpuFlags& flags) {
                                  ? share_file("hardware/" + flags.gpu + ".txt")
                                  : flags.hardware_file;
     if (!io::exists(path)) usage_error("--hardware", "{} does not exist", path);
-    cost::Hardware hardware = cost::parse_hardware(path, io::read_file(path));
+    cost::Hardware hardware = cost::parse_hardware(path, io::read_input(path));
     check_at_least("--gpus-per-node", flags.gpus_per_node, 1);
     if (flags.gpus_per_node) hardware.gpus_per_node = *flags.gpus_per_node;
     if (flags.node_bandwidth) {

@@ -71,7 +71,7 @@ class Reader {
 
     void apply() {
         if (!io::exists(path_)) usage_error("--deepspeed_config", "{} does not exist", path_);
-        config_ = io::read_json(path_);
+        config_ = io::parse_json(io::read_input(path_), path_);
         if (!config_.is_object())
             usage_error(path_, "is not a DeepSpeed configuration: it must be a JSON object");
         set("train_micro_batch_size_per_gpu", "--micro-batch-size", flags_.schedule.micro_batch);

@@ -350,7 +350,11 @@ HfModel hf_model(const io::Json& json, const std::string& path) {
     c.linear_bias = read_biases(architecture, json, path);
     c.untied_head = !io::json_get_or<bool>(json, "tie_word_embeddings", keys.tied_by_default, path);
     c.seq_length = c.max_positions;
-    c.resolve();
+    try {
+        c.resolve();
+    } catch (const Error& error) {
+        fail(error.code(), path, "{}", error.what());
+    }
     const auto eos = json.find("eos_token_id");
     // Llama 3 has a list of ids; the first one is the end-of-document token.
     const io::Json id = eos == json.end()                  ? io::Json(nullptr)

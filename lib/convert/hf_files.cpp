@@ -11,11 +11,11 @@
 #include "io/atomic.hpp"
 #include "io/file.hpp"
 #include "io/json.hpp"
+#include "io/path.hpp"
 
 namespace lm::convert {
 namespace {
 
-constexpr i64 max_header_bytes = 100'000'000;  // the limit of the safetensors format
 constexpr std::array<std::string_view, 2> single_files{"model.safetensors", "pytorch_model.bin"};
 
 // Returns the tensors of a safetensors file. Reads only its header.
@@ -29,7 +29,7 @@ std::vector<SourceTensor> read_safetensors(const std::string& path) {
     const i64 rest = size - length_bytes;
     const i64 n = length > static_cast<u64>(rest) ? rest : static_cast<i64>(length);
     std::vector<std::byte> header(
-        static_cast<size_t>(length_bytes + std::min(n, max_header_bytes)));
+        static_cast<size_t>(length_bytes + std::min(n, ckpt::max_safetensors_header)));
     io::read_exact(fd, path, header, 0);
     std::vector<SourceTensor> tensors;
     const ckpt::SafetensorsHeader parsed = ckpt::parse_safetensors_header(header, size, path);
@@ -120,10 +120,8 @@ void HfTensors::add_index(const std::string& directory, const std::string& index
         by_file[io::json_as<std::string>(file, "'" + tensor + "'", index)].push_back(tensor);
     }
     for (const auto& [file, names] : by_file) {
-        // A file name in the index must not lead out of the directory.
-        if (file.empty() || file[0] == '.' || file.find('/') != std::string::npos) {
+        if (!io::is_plain_name(file))
             run_error(index, "corrupt: '{}' is not a plain file name", file);
-        }
         const std::string path = directory + "/" + file;
         add_file(path);
         for (const std::string& name : names) {

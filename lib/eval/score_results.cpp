@@ -43,7 +43,8 @@ ScoreResults ScoreResults::open(const std::string& path, const io::OrderedJson& 
         usage_error(partial, "another process writes this file: wait until it has ended");
     i64 n_bytes = 0;
     std::vector<io::OrderedJson> lines;
-    if (unfinished == Unfinished::resume) lines = whole_lines(io::read_file(partial), n_bytes);
+    if (unfinished == Unfinished::resume)
+        lines = whole_lines(io::read_file(partial, INT64_MAX), n_bytes);
     if (!lines.empty() && lines.front() != run) {
         usage_error(partial,
                     "is from a run with other data, checkpoints or options: delete the file, or "
@@ -68,7 +69,7 @@ void ScoreResults::add(const io::OrderedJson& line) {
 void ScoreResults::finish() {
     file_.sync();
     const std::string partial = path_ + unfinished_suffix;
-    const std::string text = io::read_file(partial);
+    const std::string text = io::read_file(partial, INT64_MAX);
     io::write_file(path_, std::string_view(text).substr(text.find('\n') + 1),
                    force_ ? io::Overwrite::yes : io::Overwrite::no);
     io::remove_tree(partial);

@@ -38,7 +38,7 @@ AppendFile AppendFile::open(std::string path, ReadAgain read_again) {
     const bool aligned = size % static_cast<i64>(direct_block_bytes) == 0;
     Fd direct;
     if (read_again == ReadAgain::no && aligned)
-        direct = Fd(::open(path.c_str(), O_WRONLY | O_DIRECT | O_CLOEXEC));
+        direct = Fd(checked::open_regular(path, O_WRONLY | O_DIRECT | O_NOFOLLOW));
     return {std::move(path), std::move(fd), size, std::move(direct)};
 }
 

@@ -74,10 +74,6 @@ void sync_tree(const std::string& path) {
     checked::fsync_path(path);
 }
 
-bool all_digits(std::string_view text) {
-    return !text.empty() && text.find_first_not_of("0123456789") == text.npos;
-}
-
 // Only ESRCH proves that the process has ended; EPERM means that the process exists.
 bool process_has_ended(std::string_view pid_text) {
     pid_t pid = 0;
@@ -328,6 +324,25 @@ void write_file(const std::string& path, std::string_view content, Overwrite ove
 
 std::string temporary_name(const std::string& path) {
     return fmt::format("{}.tmp.{}.{}", path, host_name(), ::getpid());
+}
+
+bool all_digits(std::string_view text) {
+    return !text.empty() && text.find_first_not_of("0123456789") == text.npos;
+}
+
+bool is_temporary_name(std::string_view name) {
+    const size_t mark = name.find(".tmp.");
+    if (mark == 0 || mark == name.npos) return false;
+    std::vector<std::string_view> parts;  // words of HOST.PID; a host name may contain dots
+    for (std::string_view tail = name.substr(mark + 5);;) {
+        const size_t dot = tail.find('.');
+        parts.push_back(tail.substr(0, dot));
+        if (dot == tail.npos) break;
+        tail.remove_prefix(dot + 1);
+    }
+    if (parts.size() > 2 && parts.back() == "old") parts.pop_back();
+    const std::string_view number = parts.back();
+    return parts.size() > 1 && !parts.front().empty() && all_digits(number) && number[0] != '0';
 }
 
 std::vector<std::string> stale_temporaries(const std::string& path) {

@@ -101,6 +101,11 @@ void write_file(const std::string& path, std::string_view content, Overwrite ove
 // Returns PATH.tmp.HOST.PID. When that name exists, AtomicFile appends ".2", ".3", ...
 std::string temporary_name(const std::string& path);
 
+// Returns whether temporary_name() may have made `name`: BASE.tmp.HOST.PID, also with the suffix
+// ".2", ".3", ... of AtomicFile or ".old" of checked::exchange_directories().
+bool is_temporary_name(std::string_view name);
+bool all_digits(std::string_view text);  // false for an empty text
+
 // Returns the abandoned temporaries of `path`, sorted. A temporary of this host is abandoned when
 // its process has ended; a temporary of another host, when it was not modified for more than a day.
 std::vector<std::string> stale_temporaries(const std::string& path);

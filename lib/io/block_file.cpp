@@ -92,27 +92,27 @@ BlockFile BlockFile::create(const std::string& path, i64 size) {
     Fd fd(checked::create(path, O_RDWR | O_EXCL));
     if (!fd.valid()) run_error(path, "exists already: another process writes this file");
     checked::reserve(fd.get(), path, size);
-    Fd direct(::open(path.c_str(), O_WRONLY | O_DIRECT | O_CLOEXEC));
+    Fd direct(checked::open_regular(path, O_WRONLY | O_DIRECT | O_NOFOLLOW));
     return {path, std::move(fd), std::move(direct)};
 }
 
 BlockFile BlockFile::create_shared(const std::string& path, i64 size) {
     Fd fd(checked::create(path, O_RDWR));
     checked::reserve(fd.get(), path, size);
-    Fd direct(::open(path.c_str(), O_WRONLY | O_DIRECT | O_CLOEXEC));
+    Fd direct(checked::open_regular(path, O_WRONLY | O_DIRECT | O_NOFOLLOW));
     return {path, std::move(fd), std::move(direct)};
 }
 
 BlockFile BlockFile::open_write(const std::string& path) {
-    Fd fd(::open(path.c_str(), O_WRONLY | O_CLOEXEC));
+    Fd fd(checked::open_regular(path, O_WRONLY | O_NOFOLLOW));
     if (!fd.valid()) system_error(path, "open", errno);
-    Fd direct(::open(path.c_str(), O_WRONLY | O_DIRECT | O_CLOEXEC));
+    Fd direct(checked::open_regular(path, O_WRONLY | O_DIRECT | O_NOFOLLOW));
     return {path, std::move(fd), std::move(direct)};
 }
 
 BlockFile BlockFile::open_read(const std::string& path) {
     Fd fd = io::open_read(path);
-    Fd direct(::open(path.c_str(), O_RDONLY | O_DIRECT | O_CLOEXEC));
+    Fd direct(checked::open_regular(path, O_RDONLY | O_DIRECT));
     return {path, std::move(fd), std::move(direct)};
 }
 

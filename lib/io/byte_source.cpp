@@ -3,6 +3,7 @@
 
 #include <fcntl.h>
 #include <poll.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -21,6 +22,8 @@ constexpr size_t read_bytes = size_t{1} << 20;
 
 ByteSource::ByteSource(Fd fd, std::string name, i64 begin, int interrupt)
     : fd_(std::move(fd)), name_(std::move(name)), n_read_(begin), interrupt_(interrupt) {
+    struct stat status {};
+    waits_ = ::fstat(fd_.get(), &status) != 0 || !S_ISREG(status.st_mode);
     ::posix_fadvise(fd_.get(), 0, 0, POSIX_FADV_SEQUENTIAL);
 }
 
@@ -44,7 +47,7 @@ std::span<const std::byte> ByteSource::next() {
 
 size_t ByteSource::read_some(std::span<std::byte> out) {
     while (true) {
-        if (interrupt_ >= 0) wait_readable();
+        if (waits_) wait_readable();
         const ssize_t n = ::read(fd_.get(), out.data(), out.size());
         if (n < 0 && errno == EINTR) continue;
         if (n < 0) system_error(name_, "read", errno);
@@ -54,6 +57,8 @@ size_t ByteSource::read_some(std::span<std::byte> out) {
 }
 
 void ByteSource::wait_readable() const {
+    // poll() ignores the descriptor -1, and waits for the first writer of a FIFO, for which read()
+    // would not wait (open_input()).
     pollfd either[] = {{fd_.get(), POLLIN, 0}, {interrupt_, POLLIN, 0}};
     while (::poll(either, std::size(either), -1) < 0) {
         if (errno != EINTR) system_error(name_, "wait for data", errno);

@@ -44,6 +44,7 @@ class ByteSource {
     std::string name_;
     i64 n_read_;  // offset in the file after the last read
     int interrupt_;
+    bool waits_ = false;  // a pipe or a device: a read may have to wait
     std::unique_ptr<std::byte[]> block_;
     size_t begin_ = 0;  // the waiting bytes are [begin_, end_) of the block
     size_t end_ = 0;

@@ -75,6 +75,25 @@ int renameat2(const std::string& from, const std::string& to, unsigned flags) {
         ::syscall(SYS_renameat2, AT_FDCWD, from.c_str(), AT_FDCWD, to.c_str(), flags));
 }
 
+std::string_view kind_of(mode_t mode) {
+    switch (mode & S_IFMT) {
+        case S_IFDIR:
+            return "directory";
+        case S_IFLNK:
+            return "symbolic link";
+        case S_IFIFO:
+            return "FIFO";
+        case S_IFSOCK:
+            return "socket";
+        case S_IFCHR:
+            return "character device";
+        case S_IFBLK:
+            return "block device";
+        default:
+            return "regular file";
+    }
+}
+
 // Reports an ENOENT of `path`: names the parent directory if it does not exist. In some file
 // systems, such as /proc, ENOENT has another cause.
 [[noreturn]] void no_parent(const std::string& path, std::string_view action) {
@@ -146,12 +165,40 @@ namespace {
 
 }  // namespace
 
+int open_regular(const std::string& path, int flags) {
+    const auto open = [&](int more) {
+        return retried([&] { return ::open(path.c_str(), flags | O_CLOEXEC | more, 0666); });
+    };
+    // O_NONBLOCK: open() of a FIFO does not wait. On a regular file it only has the effect that
+    // open() fails while another process holds a lease on the file (open(2)).
+    Fd fd(open(O_NONBLOCK));
+    if (!fd.valid() && errno == EWOULDBLOCK) fd = Fd(open(0));
+    const int error = fd.valid() ? 0 : errno;
+    struct stat status {};
+    // ENXIO: a socket, or a FIFO without a reader. ELOOP: a link.
+    const bool known = fd.valid() ? ::fstat(fd.get(), &status) == 0
+                                  : (error == ENXIO || error == ELOOP || error == EISDIR) &&
+                                        ::lstat(path.c_str(), &status) == 0;
+    const bool link = S_ISLNK(status.st_mode);  // without O_NOFOLLOW: a cycle of links
+    if (known && !S_ISREG(status.st_mode) && (!link || (flags & O_NOFOLLOW)))
+        run_error(path, "is a {}, expected a regular file", kind_of(status.st_mode));
+    errno = error;
+    return fd.release();
+}
+
 int create(const std::string& path, int flags) {
-    const int fd = faulted("create", path) ? -1 : retried([&] {
-        return ::open(path.c_str(), O_CREAT | O_CLOEXEC | flags, 0666);
-    });
+    const int fd = faulted("create", path) ? -1 : open_regular(path, O_CREAT | O_NOFOLLOW | flags);
     if (fd >= 0) return fd;
     if (errno == EEXIST && (flags & O_EXCL)) return -1;
+    if (errno == ENOENT) no_parent(path, "create");
+    output_error(path, "create", errno);
+}
+
+int append_to(const std::string& path) {
+    const int fd = faulted("create", path) ? -1 : retried([&] {
+        return ::open(path.c_str(), O_CREAT | O_CLOEXEC | O_WRONLY | O_APPEND, 0666);
+    });
+    if (fd >= 0) return fd;
     if (errno == ENOENT) no_parent(path, "create");
     output_error(path, "create", errno);
 }
@@ -361,23 +408,37 @@ bool exists(const std::string& path) {
 
 void make_directory(const std::string& path) {
     if (faulted("mkdir", path) || ::mkdir(path.c_str(), 0777) != 0) {
-        if (errno == EEXIST && is_directory(path)) return;
-        if (errno == EEXIST) run_error(path, "exists and is not a directory: choose another name");
+        const int error = errno;
+        struct stat status {};
+        if (error == EEXIST && ::lstat(path.c_str(), &status) == 0) {
+            if (S_ISDIR(status.st_mode)) return;
+            run_error(path, "is a {}, expected a directory: remove it, or choose another name",
+                      kind_of(status.st_mode));
+        }
+        errno = error;
         if (errno == ENOENT) no_parent(path, "create the directory");
         output_error(path, "create the directory", errno);
     }
 }
 
-void unlink(const std::string& path) {
-    if (faulted("unlink", path) || ::unlink(path.c_str()) != 0) {
+void unlink_in(int in, const char* name, const std::string& path) {
+    if (faulted("unlink", path) || ::unlinkat(in, name, 0) != 0) {
         if (errno != ENOENT) system_error(path, "remove", errno);
     }
 }
 
-void remove_directory(const std::string& path) {
-    if (faulted("rmdir", path) || ::rmdir(path.c_str()) != 0) {
+void remove_directory_in(int in, const char* name, const std::string& path) {
+    if (faulted("rmdir", path) || ::unlinkat(in, name, AT_REMOVEDIR) != 0) {
         if (errno != ENOENT) system_error(path, "remove the directory", errno);
     }
+}
+
+void unlink(const std::string& path) {
+    unlink_in(AT_FDCWD, path.c_str(), path);
+}
+
+void remove_directory(const std::string& path) {
+    remove_directory_in(AT_FDCWD, path.c_str(), path);
 }
 
 }  // namespace checked

@@ -24,9 +24,18 @@ std::string final_name(std::string_view path);
 
 namespace checked {
 
-// Opens `path` for writing with O_CREAT | O_CLOEXEC | `flags` and returns the descriptor. Returns
-// -1 when the file exists already and `flags` contains O_EXCL.
+// Opens a regular file with O_CLOEXEC | `flags` and returns the descriptor, or -1 with errno.
+// Throws for a FIFO, socket, device or directory, and with O_NOFOLLOW for a link, naming its kind.
+// Never waits for the other end of a FIFO.
+int open_regular(const std::string& path, int flags);
+// Opens `path`, a name that this toolkit chose, for writing with O_CREAT | `flags` as
+// open_regular() does, and returns the descriptor. Does not follow a link, because a link in a
+// shared directory may lead to a file of the user. Returns -1 when the file exists already and
+// `flags` contains O_EXCL.
 int create(const std::string& path, int flags);
+// Opens `path`, a name that the user gave, to append to it; creates the file if needed. Follows
+// links, and opens pipes and devices, such as /dev/stderr.
+int append_to(const std::string& path);
 // Writes all `bytes` at `offset`.
 void write_at(int fd, const std::string& path, std::span<const std::byte> bytes, i64 offset);
 // Writes to an `fd` opened with O_DIRECT; memory, size and offset are multiples of 4096. Returns
@@ -61,9 +70,14 @@ void exchange_directories(const std::string& fresh, const std::string& old);
 // ESTALE, EIO), for which io::exists() returns false. Use this function where a missing file means
 // that an output is corrupt.
 bool exists(const std::string& path);
+// Creates a directory whose name this toolkit chose. Accepts an existing directory, and refuses a
+// link to one, because a link in a shared directory may lead to files of the user.
 void make_directory(const std::string& path);
 void unlink(const std::string& path);
 void remove_directory(const std::string& path);
+// The same for `name` in the open directory `in`; `path` is its name in messages.
+void unlink_in(int in, const char* name, const std::string& path);
+void remove_directory_in(int in, const char* name, const std::string& path);
 
 }  // namespace checked
 

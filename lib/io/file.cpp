@@ -3,12 +3,14 @@
 
 #include <dirent.h>
 #include <fcntl.h>
+#include <poll.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
+#include <new>
 #include <utility>
 
 #include "base/error.hpp"
@@ -62,21 +64,36 @@ int Fd::release() {
 
 Fd open_read(const std::string& path) {
     if (fault::read_fails(path)) system_error(path, "open", fault::error_number());
-    Fd fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+    Fd fd(checked::open_regular(path, O_RDONLY));
     if (!fd.valid()) system_error(path, "open", errno);
-    if (S_ISDIR(status_of(fd, path).st_mode)) run_error(path, "is a directory, expected a file");
     return fd;
 }
 
-std::string read_file(const std::string& path) {
-    const Fd fd = open_read(path);
+Fd open_input(const std::string& path) {
+    if (fault::read_fails(path)) system_error(path, "open", fault::error_number());
+    Fd fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
+    if (!fd.valid() && errno == EWOULDBLOCK) return open_read(path);  // a lease on a regular file
+    if (!fd.valid()) system_error(path, "open", errno);
+    if (S_ISDIR(status_of(fd, path).st_mode)) run_error(path, "is a directory, expected a file");
+    ::fcntl(fd.get(), F_SETFL, 0);  // clears O_NONBLOCK
+    return fd;
+}
+
+namespace {
+
+std::string read_all(const Fd& fd, const std::string& path, i64 limit) {
     // A read() of more bytes than the file should have also detects the end of the file. simdjson
     // needs the spare bytes as padding to parse the string in place. Files under /proc state size
     // 0. Their first read must be large, because files under /proc/sys return text only to the
     // first read, truncated to its length.
     constexpr size_t more = 128;
-    const auto size_now = static_cast<size_t>(status_of(fd, path).st_size);
-    size_t chunk = size_now == 0 ? 65536 : size_now + more;
+    const i64 size_now = status_of(fd, path).st_size;
+    const auto check = [&](i64 size) {
+        if (size > limit)
+            run_error(path, "is too large: expected at most {} bytes, got {}", limit, size);
+    };
+    check(size_now);
+    size_t chunk = size_now == 0 ? 65536 : static_cast<size_t>(size_now) + more;
     std::string content;
     while (true) {
         const size_t size = content.size();
@@ -84,9 +101,32 @@ std::string read_file(const std::string& path) {
         const std::span<char> fresh = std::span(content).subspan(size);
         const size_t n = read_some(fd, path, std::as_writable_bytes(fresh), -1);
         content.resize(size + n);
+        check(static_cast<i64>(content.size()));
         if (n < chunk) return content;
         chunk = std::max<size_t>(chunk, 65536);
     }
+}
+
+std::string read_all_in_memory(const Fd& fd, const std::string& path, i64 limit) {
+    try {
+        return read_all(fd, path, limit);
+    } catch (const std::bad_alloc&) {
+        run_error(path, "out of memory: its {} bytes are read as a whole",
+                  i64{status_of(fd, path).st_size});
+    }
+}
+
+}  // namespace
+
+std::string read_file(const std::string& path, i64 limit) {
+    return read_all_in_memory(open_read(path), path, limit);
+}
+
+std::string read_input(const std::string& path) {
+    const Fd fd = open_input(path);
+    pollfd readable{fd.get(), POLLIN, 0};
+    while (::poll(&readable, 1, -1) < 0 && errno == EINTR) continue;
+    return read_all_in_memory(fd, path, INT64_MAX);
 }
 
 void read_exact(const Fd& fd, const std::string& path, std::span<std::byte> bytes, i64 offset) {
@@ -115,8 +155,15 @@ i64 file_size(const std::string& path) {
 }
 
 std::vector<std::string> list_directory(const std::string& path) {
-    const std::unique_ptr<DIR, int (*)(DIR*)> directory(::opendir(path.c_str()), ::closedir);
+    Fd fd(::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+    if (!fd.valid()) system_error(path, "list the directory", errno);
+    return names_in(std::move(fd), path);
+}
+
+std::vector<std::string> names_in(Fd fd, const std::string& path) {
+    const std::unique_ptr<DIR, int (*)(DIR*)> directory(::fdopendir(fd.get()), ::closedir);
     if (!directory) system_error(path, "list the directory", errno);
+    fd.release();  // closedir() closes it
     std::vector<std::string> names;
     errno = 0;
     while (const dirent* entry = ::readdir(directory.get())) {
@@ -137,12 +184,21 @@ void make_directories(const std::string& path) {
     checked::fsync_path(parent);
 }
 
+void make_directories_in(const std::string& base, const std::string& relative) {
+    std::string path = base;
+    for (size_t begin = 0; begin < relative.size();) {
+        const size_t end = std::min(relative.find('/', begin), relative.size());
+        const std::string parent = path;
+        path += "/" + relative.substr(begin, end - begin);
+        checked::make_directory(path);
+        checked::fsync_path(parent);
+        begin = end + 1;
+    }
+}
+
 MappedFile MappedFile::open(const std::string& path) {
     const Fd fd = open_read(path);
     const struct stat status = status_of(fd, path);
-    if (!S_ISREG(status.st_mode))
-        run_error(path,
-                  "is not a regular file and cannot be mapped: copy the data to a regular file");
     MappedFile file;
     file.path_ = path;
     if (status.st_size == 0) return file;
@@ -184,15 +240,27 @@ void MappedFile::advise_will_need(i64 offset, i64 length) const {
               MADV_WILLNEED);
 }
 
-void remove_tree(const std::string& path) {
+namespace {
+
+void remove_tree_in(int in, const char* name, const std::string& path) {
     struct stat status {};
-    if (::lstat(path.c_str(), &status) != 0) {
+    if (::fstatat(in, name, &status, AT_SYMLINK_NOFOLLOW) != 0) {
         if (errno == ENOENT) return;
         system_error(path, "get the status", errno);
     }
-    if (!S_ISDIR(status.st_mode)) return checked::unlink(path);
-    for (const std::string& name : list_directory(path)) remove_tree(path + "/" + name);
-    checked::remove_directory(path);
+    if (!S_ISDIR(status.st_mode)) return checked::unlink_in(in, name, path);
+    Fd fd(::openat(in, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
+    if (!fd.valid() && errno == ENOENT) return;
+    if (!fd.valid()) system_error(path, "list the directory", errno);
+    for (const std::string& entry : names_in(Fd(::fcntl(fd.get(), F_DUPFD_CLOEXEC, 0)), path))
+        remove_tree_in(fd.get(), entry.c_str(), path + "/" + entry);
+    checked::remove_directory_in(in, name, path);
+}
+
+}  // namespace
+
+void remove_tree(const std::string& path) {
+    remove_tree_in(AT_FDCWD, path.c_str(), path);
 }
 
 }  // namespace lm::io

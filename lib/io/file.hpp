@@ -3,6 +3,7 @@
 // Every error is Error(failure) naming the path and the reason of the system.
 #pragma once
 
+#include <cstdint>
 #include <memory>
 #include <span>
 #include <string>
@@ -29,11 +30,22 @@ class Fd {
     int fd_ = -1;
 };
 
-// Opens a file for reading; a directory is an error.
+// Opens a regular file for reading. Throws for a FIFO, socket, device or directory in its place,
+// naming its kind, and never waits for the other end of a FIFO.
 Fd open_read(const std::string& path);
+// Opens an input that the user named, which may also be a pipe or a device. Does not wait for the
+// writer of a FIFO; until a writer has opened it, poll(2) waits, but read(2) returns 0.
+Fd open_input(const std::string& path);
 
-// Returns the whole content of a file, also of a file under /proc.
-std::string read_file(const std::string& path);
+// The largest size of a file that is read as a whole, unless the caller allows more: far above the
+// size of any real manifest, index or config.json, and far below the memory of a host.
+constexpr i64 max_document_bytes = i64{1} << 30;
+
+// Returns the whole content of a regular file, also of a file under /proc. Throws for a file with
+// more than `limit` bytes.
+std::string read_file(const std::string& path, i64 limit = max_document_bytes);
+// Returns the whole content of an input that the user named, which may also be a pipe.
+std::string read_input(const std::string& path);
 // Reads bytes.size() bytes at `offset`. Throws when the file is too short.
 void read_exact(const Fd& fd, const std::string& path, std::span<std::byte> bytes, i64 offset);
 
@@ -41,8 +53,14 @@ bool exists(const std::string& path);  // a file of any type; false if lstat() f
 bool is_directory(const std::string& path);
 i64 file_size(const std::string& path);
 std::vector<std::string> list_directory(const std::string& path);  // names in bytewise order
-// Creates a directory and its parents as needed, and makes them durable.
+// Returns the names in an open directory, in bytewise order. `path` is its name in messages.
+std::vector<std::string> names_in(Fd directory, const std::string& path);
+// Creates a directory that the user named and its parents as needed, and makes them durable.
+// Follows links.
 void make_directories(const std::string& path);
+// Creates the directory `relative` in the existing directory `base`, and its parents in `base`, as
+// needed, and makes them durable. Refuses links below `base`.
+void make_directories_in(const std::string& base, const std::string& relative);
 
 // A read-only mapping of a whole file.
 class MappedFile {
@@ -65,7 +83,9 @@ class MappedFile {
     i64 size_ = 0;
 };
 
-// Removes a file, or a directory with its content, if it exists. Does not follow links.
+// Removes a file, or a directory with its content, if it exists. Opens each directory by its name
+// in the open parent directory (openat(2)) and never follows a link, so that a link that another
+// program creates meanwhile does not lead to other files.
 void remove_tree(const std::string& path);
 
 }  // namespace lm::io

@@ -144,4 +144,11 @@ std::string quoted(const std::string& key) {
 }
 
 }  // namespace json_detail
+
+i64 json_integer(const Json& object, const std::string& key, i64 least, i64 greatest,
+                 const std::string& path) {
+    return json_detail::to_integer(json_get<Json>(object, key, path), least, greatest,
+                                   json_detail::quoted(key), path);
+}
+
 }  // namespace lm::io

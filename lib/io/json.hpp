@@ -89,6 +89,11 @@ T json_get(const Json& object, const std::string& key, const std::string& path) 
     return json_as<T>(*value, json_detail::quoted(key), path);
 }
 
+// Returns the whole number of `key`. Throws JsonError "PATH: 'key' is out of range: ..." for a
+// number that is not in [least, greatest].
+i64 json_integer(const Json& object, const std::string& key, i64 least, i64 greatest,
+                 const std::string& path);
+
 // Returns the value of `key`, or `fallback` when it is missing or null. Throws for a wrong type.
 template <typename T>
 T json_get_or(const Json& object, const std::string& key, T fallback, const std::string& path) {

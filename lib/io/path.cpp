@@ -1,6 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "io/path.hpp"
 
+#include <algorithm>
+
+#include "base/utf8.hpp"
+
 namespace lm::io {
 
 std::string parent_of(const std::string& path) {
@@ -24,6 +28,20 @@ bool is_below(const std::string& path, const std::string& directory) {
 std::string without_trailing_slashes(std::string path) {
     while (path.size() > 1 && path.ends_with('/')) path.pop_back();
     return path;
+}
+
+bool is_plain_name(std::string_view name) {
+    const bool printable = std::ranges::all_of(
+        name, [](unsigned char c) { return c >= 0x20 && c != 0x7f && c != '/' && c != '\\'; });
+    return printable && !name.empty() && name != "." && name != ".." && is_valid_utf8(name);
+}
+
+bool is_plain_path(std::string_view path) {
+    for (size_t slash = path.find('/'); slash != path.npos; slash = path.find('/')) {
+        if (!is_plain_name(path.substr(0, slash))) return false;
+        path.remove_prefix(slash + 1);
+    }
+    return is_plain_name(path);
 }
 
 }  // namespace lm::io

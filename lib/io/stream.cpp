@@ -33,8 +33,7 @@ bool is_regular(int fd) {
 
 ByteSource open_source(const std::string& path, int interrupt = -1) {
     if (path != "-") {
-        Fd fd = open_read(path);
-        if (is_regular(fd.get())) interrupt = -1;
+        Fd fd = open_input(path);
         return {std::move(fd), path, 0, interrupt};
     }
     Fd fd(::fcntl(STDIN_FILENO, F_DUPFD_CLOEXEC, 0));

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "metrics/line_file.hpp"
 
-#include <fcntl.h>
-
 #include <utility>
 
 #include "base/error.hpp"
@@ -12,7 +10,7 @@
 namespace lm::metrics {
 
 LineFile LineFile::open(std::string path) {
-    io::Fd fd(io::checked::create(path, O_WRONLY | O_APPEND));
+    io::Fd fd(io::checked::append_to(path));
     return {std::move(path), std::move(fd)};
 }
 

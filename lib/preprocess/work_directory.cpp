@@ -116,10 +116,8 @@ WorkDirectory::Found WorkDirectory::claim(bool resume, bool force) {
     if (io::exists(path_) && !io::is_directory(path_))
         usage_error(path_, "exists and is not a directory: choose another --output-prefix");
     const bool existed = io::exists(path_);
-    if (existed)
-        refuse_foreign_files();
-    else
-        io::checked::make_directory(path_);
+    io::checked::make_directory(path_);  // refuses a link
+    if (existed) refuse_foreign_files();
     make_lock(!existed);
     if (!lock_->lock() || !is_current(*lock_)) {
         lock_.reset();

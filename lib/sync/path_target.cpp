@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "sync/path_target.hpp"
 
+#include <cstdint>
+
 #include "ckpt/history/leftovers.hpp"
 #include "ckpt/history/prune.hpp"
 #include "ckpt/verbs/copy.hpp"
@@ -33,8 +35,8 @@ void PathTarget::send_step(const std::string& path) {
 }
 
 void PathTarget::send_file(const std::string& path, const std::string& name) {
-    io::make_directories(io::parent_of(in(name)));
-    io::write_file(in(name), io::read_file(path), io::Overwrite::yes);
+    io::make_directories_in(path_, io::parent_of(name));
+    io::write_file(in(name), io::read_file(path, INT64_MAX), io::Overwrite::yes);
 }
 
 bool PathTarget::has_directory(const std::string& name) {
@@ -42,7 +44,7 @@ bool PathTarget::has_directory(const std::string& name) {
 }
 
 void PathTarget::rename(const std::string& from, const std::string& to) {
-    io::make_directories(io::parent_of(in(to)));
+    io::make_directories_in(path_, io::parent_of(to));
     io::checked::rename(in(from), in(to));
     io::checked::fsync_parent_of(in(to));
     io::checked::fsync_path(path_);

@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "base/error.hpp"
+#include "ckpt/history/steps.hpp"
 #include "io/file.hpp"
 #include "io/path.hpp"
 #include "io/program.hpp"
@@ -40,7 +41,7 @@ std::string RcloneTarget::manifests(const std::string& cache) {
 
 void RcloneTarget::send_step(const std::string& path) {
     const std::string to = remote(io::base_name(path));
-    const std::string temporary = to + std::string(incoming_suffix);
+    const std::string temporary = to + std::string(ckpt::incoming_mark);
     std::vector<std::string> send{"sync", "--checksum", path, temporary};
     const bool shows = programs_show_progress();
     if (shows) send.emplace_back("--progress");

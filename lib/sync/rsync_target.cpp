@@ -5,11 +5,27 @@
 #include <cstdlib>
 
 #include "base/error.hpp"
+#include "ckpt/history/steps.hpp"
 #include "io/file.hpp"
 #include "io/path.hpp"
 #include "io/program.hpp"
 
 namespace lm::sync {
+namespace {
+
+// Returns shell commands that fail when `path` or one of its parents is a symbolic link, relative
+// to the directory of the destination. Such a link would lead rsync and mkdir to other files.
+std::string refuse_links(const std::string& path) {
+    std::string commands;
+    for (size_t end = path.find('/');; end = path.find('/', end + 1)) {
+        const std::string part = io::shell_quoted(path.substr(0, end));
+        commands += fmt::format(
+            "if [ -L {0} ]; then echo {0}: is a symbolic link: remove it >&2; exit 1; fi; ", part);
+        if (end == path.npos) return commands;
+    }
+}
+
+}  // namespace
 
 RsyncTarget::RsyncTarget(const std::string& name, std::optional<i64> rate) : name_(name) {
     const size_t colon = name.find(':');
@@ -27,9 +43,11 @@ std::string RsyncTarget::manifests(const std::string& cache) {
     on_host("mkdir -p " + io::shell_quoted(path_));
     io::make_directories(cache);
     auto words = rsync_;
-    for (const char* word : {"--delete", "--delete-excluded", "--prune-empty-dirs",
-                             "--exclude=/*.tmp.*", "--include=/latest", "--include=/global_step*/",
-                             "--include=/global_step*/manifest.json", "--exclude=*"}) {
+    // A link or a FIFO of the host would block the reader of the cache, or lead it to other files.
+    for (const char* word :
+         {"--no-links", "--no-devices", "--no-specials", "--delete", "--delete-excluded",
+          "--prune-empty-dirs", "--exclude=/*.tmp.*", "--include=/latest",
+          "--include=/global_step*/", "--include=/global_step*/manifest.json", "--exclude=*"}) {
         words.emplace_back(word);
     }
     words.push_back(remote("") + "/");
@@ -40,7 +58,8 @@ std::string RsyncTarget::manifests(const std::string& cache) {
 
 void RsyncTarget::send_step(const std::string& path) {
     const std::string name = io::base_name(path);
-    const std::string temporary = name + std::string(incoming_suffix);
+    const std::string temporary = name + std::string(ckpt::incoming_mark);
+    on_host(fmt::format("cd {} && {{ {}:; }}", io::shell_quoted(path_), refuse_links(temporary)));
     auto words = rsync_;
     words.insert(words.end(), {"--delete", path + "/", remote(temporary) + "/"});
     const bool shows = programs_show_progress();
@@ -53,8 +72,9 @@ void RsyncTarget::send_step(const std::string& path) {
 }
 
 void RsyncTarget::send_file(const std::string& path, const std::string& name) {
-    const std::string parent = io::parent_of(path_ + "/" + name);
-    on_host("mkdir -p " + io::shell_quoted(parent));
+    const std::string parent = io::parent_of(name);
+    on_host(fmt::format("cd {} && {{ {}mkdir -p {}; }}", io::shell_quoted(path_),
+                        refuse_links(parent), io::shell_quoted(parent)));
     auto words = rsync_;
     words.insert(words.end(), {path, remote(name)});
     io::must_run(name_, words);
@@ -66,13 +86,14 @@ bool RsyncTarget::has_directory(const std::string& name) {
 }
 
 void RsyncTarget::rename(const std::string& from, const std::string& to) {
-    const std::string parent = io::parent_of(path_ + "/" + to);
-    on_host(fmt::format("cd {} && mkdir -p {} && mv -T {} {}", io::shell_quoted(path_),
-                        io::shell_quoted(parent), io::shell_quoted(from), io::shell_quoted(to)));
+    const std::string parent = io::parent_of(to);
+    on_host(fmt::format("cd {} && {{ {}mkdir -p {} && mv -T {} {}; }}", io::shell_quoted(path_),
+                        refuse_links(parent), io::shell_quoted(parent), io::shell_quoted(from),
+                        io::shell_quoted(to)));
 }
 
 void RsyncTarget::remove_step(const std::string& name) {
-    const std::string aside = name + ".tmp.removed";
+    const std::string aside = name + std::string(ckpt::removal_mark);
     on_host(fmt::format("cd {0} && rm -rf {2} && mv -T {1} {2} && rm -rf {2}",
                         io::shell_quoted(path_), io::shell_quoted(name), io::shell_quoted(aside)));
 }

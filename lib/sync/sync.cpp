@@ -258,7 +258,7 @@ std::optional<SyncReport> sync(const SyncRequest& request) {
     const auto target = SyncTarget::open(request.destination, request.bytes_per_second);
     const std::string state = state_directory(*target, request.destination);
     io::make_directories(state);
-    auto lock = io::AppendFile::open(state + "/.sync-lock");
+    auto lock = io::AppendFile::open(fmt::format("{}/{}", state, lock_file));
     if (!lock.lock()) return std::nullopt;
     if (request.rules.full_steps && !target->can_drop_state()) {
         usage_error("--weights-only-older-than",

@@ -13,6 +13,8 @@
 
 namespace lm::sync {
 
+constexpr std::string_view lock_file = ".sync-lock";  // in a destination that is a directory
+
 struct SyncRequest {
     std::string source;             // directory of steps, without a slash at its end
     std::string destination;        // directory, host:path, or remote:path of rclone

@@ -15,8 +15,6 @@
 
 namespace lm::sync {
 
-constexpr std::string_view incoming_suffix = ".tmp.sync";  // suffix of an incomplete step
-
 enum class TargetKind { path, rsync, rclone };
 // Decides what `name` means: "host:path" is a remote of rclone when `is_remote("host:")`, else a
 // host. A name without a colon, or with a slash before its first colon, is a path.

@@ -245,6 +245,17 @@ void check_writable(const config::CheckpointFlags& checkpoints,
     check("--log-file", logging.file, false);
     check("--log-json", logging.json, false);
     check("--status-file", logging.status_file, false);
+    // Directories that the run creates in --save. A link would lead out of it.
+    for (const char* name : {"autotune", "flight-recorder"}) {
+        const std::string path = fmt::format("{}/{}", checkpoints.save, name);
+        std::error_code ignored;
+        if (!checkpoints.save.empty() && std::filesystem::is_symlink(path, ignored))
+            run_error(path, "is a symbolic link, expected a directory: remove it");
+    }
+    // Each write replaces the file, and its last content is read at the end.
+    std::error_code ignored;
+    if (!logging.status_file.empty() && std::filesystem::exists(logging.status_file, ignored))
+        (void)io::open_read(logging.status_file);
 }
 
 void note_fresh_start(const std::string& load) {

@@ -5,10 +5,12 @@
 #include <sys/wait.h>
 
 #include "base/log.hpp"
+#include "ckpt/format/damage.hpp"
 #include "ckpt/format/save.hpp"
 #include "ckpt/history/abandon.hpp"
 #include "ckpt/history/rollback.hpp"
 #include "ckpt/history/steps.hpp"
+#include "io/atomic.hpp"
 #include "support.hpp"
 #include "support/catch.hpp"
 
@@ -181,6 +183,29 @@ TEST_CASE("the fence holds when the generation files are deleted") {
                ContainsSubstring("generation 2"));
     io::remove_tree(runs / "latest");
     CHECK(runs.resume(4).number == 3);
+}
+
+TEST_CASE("claims that no run makes are damage, and nothing is claimed") {
+    const auto refused = [](const std::string& name, const std::string& text) {
+        const test::ScratchDirectory scratch;
+        io::write_file(scratch / name, text, io::Overwrite::no);
+        try {
+            (void)claim(scratch.path());
+        } catch (const DamageError& error) {
+            return std::string(error.what()).starts_with(scratch / name) &&
+                   io::list_directory(scratch.path()) == std::vector{name};
+        }
+        return false;
+    };
+    const std::string most = std::to_string(INT64_MAX);
+    CHECK(refused("generation-" + most, ""));
+    CHECK(refused("generation-3", R"({"generation": 3, "host": 5})"));
+    CHECK(refused("generation-3", R"({"generation": 3, "process": "x"})"));
+    CHECK(refused("generation-3", R"({"generation": "3"})"));
+    CHECK(refused("fence.json", R"({"generation": )" + most + "}"));
+    CHECK(refused("latest", "global_step3\n\n[{\"generation\": " + most +
+                                R"(, "run_id": "a", "start": null}])" + "\n"));
+    CHECK(refused("abandoned-g" + most, ""));
 }
 
 TEST_CASE("a start reports the run that it supersedes, if that one may be alive") {

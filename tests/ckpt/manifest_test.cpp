@@ -111,6 +111,70 @@ TEST_CASE("faults in the JSON of a manifest or an index part are damage, other v
     CHECK_THROWS_AS(parse_index(other, "i"), DamageError);
 }
 
+TEST_CASE("numbers, types and names that no run writes are damage that names the file") {
+    const auto damage = [](const std::string& from, const std::string& to) -> std::string {
+        try {
+            (void)parse_manifest(changed(sample(), from, to), "m");
+        } catch (const DamageError& error) {
+            return error.what();
+        }
+        return "";
+    };
+    const std::string most = std::to_string(INT64_MAX);
+    const std::pair<std::string, std::string> changes[] = {
+        {"\"generation\": 3", "\"generation\": " + most},
+        {"\"generation\": 3", "\"generation\": -1"},
+        {"\"generation\": 3", "\"generation\": \"3\""},
+        {"\"generation\": 1", "\"generation\": " + most},
+        {"\"num_attention_heads\": 4", "\"num_attention_heads\": 0"},
+        {"\"num_layers\": 2", "\"num_layers\": 0"},
+        {"\"num_layers\": 2", "\"num_layers\": 1099511627776"},
+        {"\"hidden_size\": 24", "\"hidden_size\": " + most},
+        {"\"tensor_model_parallel_size\": 1", "\"tensor_model_parallel_size\": 0"},
+        {"\"data_parallel_size\": 1", "\"data_parallel_size\": " + most},
+        {"\"iteration\": 0", "\"iteration\": -1"},
+        {"\"bytes\": 100", "\"bytes\": " + most},
+        {"\"bytes\": 100", "\"bytes\": -100"},
+        {"\"dtype\": \"bf16\"", "\"dtype\": \"int5\""},
+        {"index-00000.json", "../index.json"},
+        {"index-00000.json", "a\\u001bb.json"},
+        {"index-00000.json", ""}};
+    for (const auto& [from, to] : changes) {
+        INFO(from << " -> " << to);
+        CHECK(damage(from, to).starts_with("m: "));
+    }
+    Manifest manifest = sample();
+    manifest.tensors = {{"huge", {i64{1} << 40, i64{1} << 40}, DType::fp32}};
+    CHECK_THROWS_AS(parse_manifest(manifest_text(manifest), "m"), DamageError);
+}
+
+TEST_CASE("sizes and names of an index part that no run writes are damage") {
+    const auto part = [](const std::string& file) {
+        return R"({"format": "lm-utils checkpoint index", "format_version": 2, "writer": 0,
+                  "files": [)" +
+               file + "]}";
+    };
+    const std::string groups = R"(, "groups": [{"kind": "weight", "dtype": "fp32", "slices": [)";
+    CHECK(parse_index(part(R"({"name": "a", "size": 8, "header": [8, "d"], "groups": []})"), "i")
+              .files.size() == 1);
+    for (const std::string& file :
+         {std::string(R"({"name": "../a", "size": 8, "header": [8, "d"], "groups": []})"),
+          std::string(R"({"name": "a", "size": 8, "header": [-1, "d"], "groups": []})"),
+          std::string(R"({"name": "a", "size": 8, "header": [9, "d"], "groups": []})"),
+          std::string(R"({"name": "a", "size": 8589934600, "header": [8589934592, "d"],
+                          "groups": []})"),
+          std::string(R"({"name": "a", "size": -8, "header": [8, "d"], "groups": []})"),
+          std::string(R"({"name": "a", "size": 99, "header": [8, "d"])") + groups +
+              R"([0, 8, [0, 9223372036854775807], [], ""]]}]})",
+          std::string(R"({"name": "a", "size": 99, "header": [8, "d"])") + groups +
+              R"([0, 9223372036854775807, [0, 1], [], ""]]}]})",
+          std::string(R"({"name": "a", "size": 99, "header": [8, "d"])") + groups +
+              R"([0, 8, [0, 0, 4611686018427387904, 4611686018427387904], [], ""]]}]})"}) {
+        INFO(file);
+        CHECK_THROWS_AS(parse_index(part(file), "i"), DamageError);
+    }
+}
+
 TEST_CASE("a run takes the previous step when the newest manifest lacks a key") {
     const test::ScratchDirectory scratch;
     const spec::ModelConfig config = test::small_model();

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "ckpt/history/prune.hpp"
 
+#include "ckpt/history/leftovers.hpp"
 #include "ckpt/history/steps.hpp"
 #include "support.hpp"
 #include "support/catch.hpp"
@@ -16,6 +17,19 @@ TEST_CASE("steps that no rule keeps are removed; the newest step and latest are 
     CHECK(steps_to_remove(steps, {1, 0, {}}, 200) == std::vector<i64>{100, 250, 300, 350});
     CHECK(steps_to_remove(steps, {9, 0, {}}, std::nullopt).empty());
     CHECK(steps_to_remove({}, {1, 0, {}}, std::nullopt).empty());
+}
+
+TEST_CASE("a left-over has a name that a program of the toolkit gives") {
+    for (const char* name :
+         {"global_step7.tmp.g3", "global_step7.tmp.copy", "global_step7.tmp.sync",
+          "global_step7.tmp.removed", "abandoned-g2.tmp.removed", "latest.tmp.n1.7",
+          "fence.json.tmp.n1.7.2", "global_step7.tmp.n1.7.old"})
+        CHECK(is_leftover(name));
+    for (const char* name :
+         {"global_step7", "results.tmp.final.csv", "notes.tmp.old", "notes.tmp.removed",
+          "notes.tmp.copy", "global_step7.tmp.", "global_step7.tmp.g", "global_step7.tmp.g3.bak",
+          "global_step07.tmp.copy", "abandoned-g2.tmp.copy"})
+        CHECK_FALSE(is_leftover(name));
 }
 
 TEST_CASE("finish_removals completes an interrupted removal") {

@@ -286,3 +286,12 @@ TEST_CASE("errors have the final names of unfinished outputs") {
         CHECK_FALSE(error.says(".tmp."));
     }
 }
+
+TEST_CASE("a temporary name has a host and a process number") {
+    CHECK(io::is_temporary_name(io::temporary_name("latest")));
+    for (const char* name : {"latest.tmp.n1.7", "a.tmp.n1.cluster.org.71.2", "a.tmp.n1.7.old"})
+        CHECK(io::is_temporary_name(name));
+    for (const char* name : {"results.tmp.final.csv", "notes.tmp.old", "a.tmp.7", "a.tmp.n1.07",
+                             "a.tmp..", "a.tmp.n1.", ".tmp.n1.7", "a.tmp.n1.-7", "latest"})
+        CHECK_FALSE(io::is_temporary_name(name));
+}

@@ -40,7 +40,7 @@ TEST_CASE("read errors name the path and the reason") {
     CHECK(absent.code == Exit::failure);
     CHECK(absent.message == dir / "absent: cannot open: No such file or directory");
     const auto directory = caught([&] { io::read_file(dir.path()); });
-    CHECK(directory.message == dir.path() + ": is a directory, expected a file");
+    CHECK(directory.message == dir.path() + ": is a directory, expected a regular file");
     CHECK(caught([&] { io::list_directory(dir / "absent"); }).says("No such file or directory"));
     CHECK(caught([&] { io::file_size(dir / "absent"); }).says(dir / "absent"));
 }
@@ -57,6 +57,54 @@ TEST_CASE("read_exact reads at an offset and refuses a short file") {
     CHECK(error.code == Exit::failure);
     CHECK(error.says("ends at byte 10"));
     CHECK(error.says("truncated"));
+}
+
+TEST_CASE("a file of another kind is refused at once, by its kind") {
+    const test::TempDir dir;
+    REQUIRE(::mkfifo((dir / "fifo").c_str(), 0600) == 0);
+    put(dir / "file", "x");
+    REQUIRE(::symlink("file", (dir / "link").c_str()) == 0);
+    CHECK(io::read_file(dir / "link") == "x");
+    CHECK(caught([&] { io::read_file(dir / "fifo"); }).says(dir / "fifo: is a FIFO"));
+    CHECK(caught([&] { io::read_file("/dev/zero"); }).says("is a character device"));
+    CHECK(io::read_input("/dev/null").empty());
+    for (const int flags : {O_WRONLY, O_RDWR}) {
+        CHECK(caught([&] { io::checked::create(dir / "fifo", flags); }).says("is a FIFO"));
+        CHECK(caught([&] { io::checked::create(dir / "link", flags); }).says("symbolic link"));
+        CHECK(caught([&] { io::checked::create(dir.path(), flags); }).says("is a directory"));
+    }
+    const io::Fd given(io::checked::append_to(dir / "link"));
+    CHECK(given.valid());
+}
+
+TEST_CASE("a document has a limit of its size") {
+    const test::TempDir dir;
+    put(dir / "f", "12345");
+    CHECK(io::read_file(dir / "f", 5) == "12345");
+    CHECK(caught([&] { io::read_file(dir / "f", 4); }).says(dir / "f: is too large"));
+    CHECK(caught([&] { io::read_file("/proc/self/status", 10); }).says("too large"));
+    put(dir / "huge", "");
+    REQUIRE(::truncate((dir / "huge").c_str(), off_t{5} << 40) == 0);
+    CHECK(caught([&] { io::read_file(dir / "huge"); }).says(dir / "huge: is too large"));
+}
+
+TEST_CASE("a link in place of a directory of the toolkit is refused, also a dangling one") {
+    const test::TempDir dir;
+    io::make_directories(dir / "home");
+    for (const char* target : {"home", "absent"}) {
+        const std::string link = dir / (std::string("to-") + target);
+        REQUIRE(::symlink(target, link.c_str()) == 0);
+        CHECK(caught([&] { io::checked::make_directory(link); }).says(link + ": is a symbolic"));
+        CHECK(caught([&] {
+                  io::make_directories_in(dir.path(), std::string("to-") + target + "/sub");
+              }).says(link + ": is a symbolic"));
+    }
+    CHECK(io::list_directory(dir / "home").empty());
+    io::make_directories_in(dir.path(), "a/b");
+    io::make_directories_in(dir.path(), "a/b");
+    CHECK(io::is_directory(dir / "a/b"));
+    io::make_directories_in(dir / "to-home", "below");  // the user named the link
+    CHECK(io::is_directory(dir / "home/below"));
 }
 
 TEST_CASE("an Fd closes itself once") {
@@ -93,7 +141,7 @@ TEST_CASE("a mapping has the bytes of the file; an empty file maps to an empty s
     CHECK(io::MappedFile::open(dir / "empty").bytes().empty());
     CHECK(io::MappedFile().text().empty());
     CHECK(caught([&] { io::MappedFile::open(dir.path()); }).says("is a directory"));
-    CHECK(caught([&] { io::MappedFile::open("/dev/null"); }).says("not a regular file"));
+    CHECK(caught([&] { io::MappedFile::open("/dev/null"); }).says("is a character device"));
 }
 
 TEST_CASE("directories are listed in bytewise order and created with their parents") {

@@ -5,6 +5,18 @@
 
 using namespace lm;
 
+TEST_CASE("the name of a file in a manifest, an index or an archive") {
+    for (const char* name : {"a", "weights-00000.safetensors", ".data", "a b", "...", "gr\u00fcn"})
+        CHECK(io::is_plain_name(name));
+    for (const std::string_view name :
+         {"", ".", "..", "/a", "a/b", "../a", "a\\b", "a\nb", "\x1b[2J", "\x7f", "\xff"})
+        CHECK_FALSE(io::is_plain_name(name));
+    CHECK_FALSE(io::is_plain_name(std::string_view("a\0b", 3)));
+    CHECK(io::is_plain_path("archive/.data/0"));
+    for (const char* path : {"", "/a", "a/", "a//b", "a/../b", "a/."})
+        CHECK_FALSE(io::is_plain_path(path));
+}
+
 TEST_CASE("the parent of a path") {
     CHECK(io::parent_of("a/b") == "a");
     CHECK(io::parent_of("a/b/") == "a");

@@ -7,10 +7,12 @@
 
 #include <fmt/format.h>
 
+#include <string>
 #include <string_view>
 #include <utility>
 
 #include "base/error.hpp"
+#include "io/json_error.hpp"
 
 namespace lm::ckpt {
 
@@ -26,6 +28,22 @@ template <typename... Args>
                           Args&&... args) {
     throw DamageError(Exit::failure, fmt::format("{}: {}", object,
                                                  fmt::format(format, std::forward<Args>(args)...)));
+}
+
+// Returns parse(), which reads the content of the file `path`. An error about this content is
+// damage and names `path`: text that is not JSON, a value of a wrong type or out of range, and a
+// value that a function for options refuses, such as a type or a size. Other errors, such as a
+// format of a newer version, stay as they are.
+template <typename Parse>
+auto parsed(const std::string& path, const Parse& parse) {
+    try {
+        return parse();
+    } catch (const io::JsonError& error) {
+        throw DamageError(error.code(), error.what());
+    } catch (const Error& error) {
+        if (error.code() != Exit::usage) throw;
+        damaged(path, "corrupt: {}", error.what());
+    }
 }
 
 }  // namespace lm::ckpt

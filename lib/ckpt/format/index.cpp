@@ -6,16 +6,19 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <cstdint>
 
 #include "ckpt/format/damage.hpp"
+#include "ckpt/format/safetensors_header.hpp"
 #include "io/json.hpp"
-#include "io/json_error.hpp"
+#include "io/path.hpp"
 
 namespace lm::ckpt {
 namespace {
 
 constexpr std::string_view index_format = "lm-utils checkpoint index";
 constexpr size_t hex_digits = 32;
+constexpr i64 max_file_bytes = i64{1} << 60;  // sums of sizes and offsets fit in 64 bits
 
 void append_slice(std::string& text, const DataFile& file, const Slice& slice) {
     text +=
@@ -51,13 +54,6 @@ void append_file(std::string& text, const DataFile& file) {
     text += last == nullptr ? "]}" : "]}]}";
 }
 
-// Throws DamageError for a file name that could lead out of the directory of the checkpoint.
-void check_file_name(const std::string& name, const std::string& path) {
-    if (name.empty() || name[0] == '.' || name.find('/') != std::string::npos) {
-        damaged(path, "corrupt: '{}' is not a plain file name", name);
-    }
-}
-
 void check_region(const DataFile& file, const Slice& slice, const std::string& path) {
     const spec::Box& box = slice.box;
     bool ok = slice.tensor >= 0;
@@ -65,7 +61,8 @@ void check_region(const DataFile& file, const Slice& slice, const std::string& p
         ok = box.start[dim] >= 0 && box.start[dim] < box.end[dim];
     }
     ok = ok && slice.flat_begin >= 0 && slice.flat_begin < slice.flat_end &&
-         slice.flat_end <= box.shape().numel();
+         slice.flat_end <= box.shape().numel() && slice.numel() <= file.size && slice.offset >= 0 &&
+         slice.offset <= file.size;
     const i64 after = file.slices.empty() ? file.header_bytes : file.slices.back().end();
     // The gap between two slices is at most the padding up to the next multiple of 4096.
     ok = ok && slice.offset >= after && slice.offset <= round_up(after, io::block_alignment) &&
@@ -118,13 +115,19 @@ void parse_slice(const io::Json& row, Slice slice, DataFile& file, const std::st
 DataFile parse_file(const io::Json& object, const std::string& path) {
     DataFile file;
     file.name = io::json_get<std::string>(object, "name", path);
-    check_file_name(file.name, path);
-    file.size = io::json_get<i64>(object, "size", path);
+    if (!io::is_plain_name(file.name))
+        damaged(path, "corrupt: '{}' is not a plain file name", file.name);
+    file.size = io::json_integer(object, "size", 0, max_file_bytes, path);
     const auto header = io::json_get<std::vector<io::Json>>(object, "header", path);
     if (header.size() != 2)
         damaged(path, "corrupt: expected 2 items in 'header', size and digest, got {}",
                 header.size());
     file.header_bytes = io::json_as<i64>(header[0], "header", path);
+    const i64 largest = std::min(file.size, max_safetensors_header);
+    if (file.header_bytes < 8 || file.header_bytes > largest) {
+        damaged(path, "corrupt: {}: expected a header of 8 to {} bytes, got {}", file.name, largest,
+                file.header_bytes);
+    }
     file.header_digest = io::json_as<std::string>(header[1], "header", path);
     const auto groups = object.find("groups");
     if (groups == object.end()) damaged(path, "corrupt: 'groups' is missing");
@@ -144,7 +147,7 @@ IndexPart index_part_from(const io::Json& document, const std::string& path) {
         damaged(path, "is not an index part: its 'format' is not '{}'", index_format);
     }
     IndexPart part;
-    part.writer = io::json_get<i64>(document, "writer", path);
+    part.writer = io::json_integer(document, "writer", 0, INT64_MAX, path);
     const auto files = document.find("files");
     if (files == document.end()) damaged(path, "corrupt: 'files' is missing");
     for (const io::Json& file : *files) part.files.push_back(parse_file(file, path));
@@ -165,11 +168,7 @@ std::string index_text(const IndexPart& part) {
 }
 
 IndexPart parse_index(std::string_view text, const std::string& path) {
-    try {
-        return index_part_from(io::parse_json(text, path), path);
-    } catch (const io::JsonError& error) {
-        throw DamageError(error.code(), error.what());
-    }
+    return parsed(path, [&] { return index_part_from(io::parse_json(text, path), path); });
 }
 
 IndexReference reference_to(const IndexPart& part, std::string_view text) {

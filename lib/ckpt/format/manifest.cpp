@@ -14,7 +14,7 @@
 #include "io/checked.hpp"
 #include "io/file.hpp"
 #include "io/json.hpp"
-#include "io/json_error.hpp"
+#include "io/path.hpp"
 
 namespace lm::ckpt {
 namespace {
@@ -62,19 +62,30 @@ io::OrderedJson to_json(const spec::ParallelConfig& parallel) {
     return json;
 }
 
+// Bounds of the numbers of a manifest. Sums and products of numbers within these bounds fit in 64
+// bits, so that code that reads a manifest needs no checks of its own.
+constexpr i64 max_count = i64{1} << 60;
+constexpr i64 max_ranks = i64{1} << 20;       // ranks in a dimension of the layout
+constexpr i64 max_part_bytes = i64{1} << 48;  // bytes of the files of an index part
+constexpr size_t max_parts = size_t{1} << 14;
+
 StepCounters counters_from(const io::Json& object, const std::string& path) {
-    return {.iteration = io::json_get<i64>(object, "iteration", path),
-            .consumed_samples = io::json_get<i64>(object, "consumed_samples", path),
-            .consumed_tokens = io::json_get<i64>(object, "consumed_tokens", path),
-            .optimizer_step = io::json_get<i64>(object, "optimizer_step", path)};
+    const auto count = [&](const char* key) {
+        return io::json_integer(object, key, 0, max_count, path);
+    };
+    return {.iteration = count("iteration"),
+            .consumed_samples = count("consumed_samples"),
+            .consumed_tokens = count("consumed_tokens"),
+            .optimizer_step = count("optimizer_step")};
 }
 
 spec::ParallelConfig parallel_from(const io::Json& object, const std::string& path) {
     spec::ParallelConfig parallel{
-        .vocab_divisible_by = io::json_get<i64>(object, "make_vocab_size_divisible_by", path),
-        .pad_vocab_to = io::json_get<i64>(object, "pad_vocab_size_to", path)};
+        .vocab_divisible_by =
+            io::json_integer(object, "make_vocab_size_divisible_by", 1, max_ranks, path),
+        .pad_vocab_to = io::json_integer(object, "pad_vocab_size_to", 0, max_count, path)};
     for (const spec::Dimension& each : spec::dimensions) {
-        parallel.*each.size = io::json_get<i64>(object, each.key, path);
+        parallel.*each.size = io::json_integer(object, each.key, 1, max_ranks, path);
     }
     return parallel;
 }
@@ -92,7 +103,11 @@ TensorInfo tensor_from(const io::Json& object, const std::string& path) {
             damaged(path, "corrupt: tensor {}: expected dimensions of at least 1, got {}", name,
                     dim);
     }
-    return {name, Shape(dims), dtype_from_name(dtype)};
+    const Shape shape(dims);
+    if (shape.numel() > max_count)
+        damaged(path, "corrupt: tensor {}: expected at most {} elements, got {}", name, max_count,
+                shape.numel());
+    return {name, shape, dtype_from_name(dtype)};
 }
 
 io::OrderedJson to_json(const LineageEntry& entry) {
@@ -127,12 +142,13 @@ std::optional<StepReference> optional_reference(const io::Json& object, const st
 }
 
 Totals totals_from(const io::Json& object, const std::string& path) {
-    Totals totals{
-        io::json_get<i64>(object, "files", path), io::json_get<i64>(object, "bytes", path), {}};
+    Totals totals{io::json_integer(object, "files", 0, max_part_bytes, path),
+                  io::json_integer(object, "bytes", 0, max_part_bytes, path),
+                  {}};
     for (const io::Json& kind : io::json_get<std::vector<io::Json>>(object, "kinds", path)) {
         totals.kinds.push_back({SliceKind::named(io::json_get<std::string>(kind, "kind", path)),
                                 dtype_from_name(io::json_get<std::string>(kind, "dtype", path)),
-                                io::json_get<i64>(kind, "bytes", path)});
+                                io::json_integer(kind, "bytes", 0, max_part_bytes, path)});
     }
     return totals;
 }
@@ -141,7 +157,9 @@ IndexReference part_from(const io::Json& object, const std::string& path) {
     const auto tensors = io::json_get<std::vector<i64>>(object, "tensors", path);
     if (tensors.size() != 2)
         damaged(path, "corrupt: expected two numbers in 'tensors', got {}", tensors.size());
-    return {.file = io::json_get<std::string>(object, "file", path),
+    const auto file = io::json_get<std::string>(object, "file", path);
+    if (!io::is_plain_name(file)) damaged(path, "corrupt: '{}' is not a plain file name", file);
+    return {.file = file,
             .digest = io::json_get<std::string>(object, "digest", path),
             .first_tensor = tensors[0],
             .last_tensor = tensors[1],
@@ -185,11 +203,11 @@ void write_origin(io::OrderedJson& document, const Manifest& manifest) {
 }
 
 void read_origin(const io::Json& document, const std::string& path, Manifest& manifest) {
-    manifest.generation = io::json_get<i64>(document, "generation", path);
+    manifest.generation = generation_from(document, path);
     manifest.run_id = io::json_get<std::string>(document, "run_id", path);
     manifest.parent = optional_reference(document, "parent", path);
     for (const io::Json& entry : io::json_get<std::vector<io::Json>>(document, "lineage", path)) {
-        manifest.lineage.push_back({io::json_get<i64>(entry, "generation", path),
+        manifest.lineage.push_back({generation_from(entry, path),
                                     io::json_get<std::string>(entry, "run_id", path),
                                     optional_reference(entry, "start", path)});
     }
@@ -219,9 +237,10 @@ Manifest manifest_from(const io::Json& document, const std::string& path) {
     for (const io::Json& tensor : io::json_get<std::vector<io::Json>>(document, "tensors", path)) {
         manifest.tensors.push_back(tensor_from(tensor, path));
     }
-    for (const io::Json& part : io::json_get<std::vector<io::Json>>(document, "index", path)) {
-        manifest.index.push_back(part_from(part, path));
-    }
+    const auto parts = io::json_get<std::vector<io::Json>>(document, "index", path);
+    if (parts.size() > max_parts)
+        damaged(path, "corrupt: expected at most {} index parts, got {}", max_parts, parts.size());
+    for (const io::Json& part : parts) manifest.index.push_back(part_from(part, path));
     return manifest;
 }
 
@@ -267,8 +286,12 @@ io::OrderedJson to_json(const StepReference& step) {
     return {{"iteration", step.iteration}, {"digest", step.digest}};
 }
 
+i64 generation_from(const io::Json& object, const std::string& path) {
+    return io::json_integer(object, "generation", 0, max_generation, path);
+}
+
 StepReference step_reference_from(const io::Json& object, const std::string& path) {
-    return {.iteration = io::json_get<i64>(object, "iteration", path),
+    return {.iteration = io::json_integer(object, "iteration", 0, max_count, path),
             .digest = io::json_get<std::string>(object, "digest", path)};
 }
 
@@ -335,13 +358,10 @@ Manifest parse_manifest(std::string_view text, const std::string& path) {
     const std::string stated = extract_digest(copy, path);
     if (digest(copy) != stated)
         damaged(path, "does not match its digest: corrupt or edited: use another step");
-    try {
-        Manifest manifest = manifest_from(io::parse_json(copy, path), path);
-        manifest.digest = stated;
-        return manifest;
-    } catch (const io::JsonError& error) {
-        throw DamageError(error.code(), error.what());
-    }
+    Manifest manifest =
+        parsed(path, [&] { return manifest_from(io::parse_json(copy, path), path); });
+    manifest.digest = stated;
+    return manifest;
 }
 
 }  // namespace lm::ckpt

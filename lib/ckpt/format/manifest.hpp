@@ -131,6 +131,11 @@ Writer this_writer();
 io::OrderedJson to_json(const StepReference& step);
 StepReference step_reference_from(const io::Json& object, const std::string& path);
 
+// The largest number of a generation (generation.hpp); far above the number of starts of any run.
+constexpr i64 max_generation = i64{1} << 40;
+// Returns the member "generation" of a document. Throws JsonError for a number out of range.
+i64 generation_from(const io::Json& object, const std::string& path);
+
 // Returns a reference to an index part as JSON text. Ranks send references to each other in this
 // form.
 std::string reference_text(const IndexReference& part);

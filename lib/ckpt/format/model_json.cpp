@@ -104,6 +104,7 @@ ModelConfig model_from_json(const io::Json& object, const std::string& path) {
             config.*member = io::json_get_or(object, key, config.*member, path);
         }
     });
+    config.resolve();
     return config;
 }
 

@@ -19,7 +19,6 @@
 namespace lm::ckpt {
 namespace {
 
-constexpr i64 max_header_bytes = 100'000'000;
 constexpr int max_depth = 16;
 constexpr std::string_view metadata_key = "__metadata__";
 
@@ -279,9 +278,9 @@ SafetensorsHeader parse_safetensors_header(std::span<const std::byte> bytes, i64
     // data_offsets of an entry count from the start of the data.
     u64 length = 0;
     std::memcpy(&length, bytes.data(), sizeof length);
-    if (length > static_cast<u64>(max_header_bytes)) {
+    if (length > static_cast<u64>(max_safetensors_header)) {
         run_error(path, "is not a safetensors file: expected a header of at most {} bytes, got {}",
-                  max_header_bytes, length);
+                  max_safetensors_header, length);
     }
     SafetensorsHeader header;
     header.data_start = 8 + static_cast<i64>(length);

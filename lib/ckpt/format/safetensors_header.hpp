@@ -14,6 +14,9 @@
 
 namespace lm::ckpt {
 
+// The largest header, in bytes, that the safetensors format allows.
+constexpr i64 max_safetensors_header = 100'000'000;
+
 // Names and values in the order of the file, which the reference implementation does not
 // preserve.
 using Metadata = std::vector<std::pair<std::string, std::string>>;

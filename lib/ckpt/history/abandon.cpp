@@ -10,10 +10,7 @@
 #include "io/file.hpp"
 
 namespace lm::ckpt {
-namespace {
-
-// Returns the N of "abandoned-gN"; 0 for other names.
-i64 generation_of(std::string_view name) {
+i64 abandoned_generation(std::string_view name) {
     if (!name.starts_with(abandoned_prefix)) return 0;
     name.remove_prefix(abandoned_prefix.size());
     i64 number = 0;
@@ -21,16 +18,13 @@ i64 generation_of(std::string_view name) {
     return error == std::errc() && end == name.data() + name.size() && number > 0 ? number : 0;
 }
 
-}  // namespace
-
 std::string abandoned_path(const std::string& directory, i64 generation) {
     return fmt::format("{}/{}{}", directory, abandoned_prefix, generation);
 }
 
 std::string make_abandoned(const std::string& directory, i64 generation) {
-    std::string path = abandoned_path(directory, generation);
-    io::make_directories(path);
-    return path;
+    io::make_directories_in(directory, fmt::format("{}{}", abandoned_prefix, generation));
+    return abandoned_path(directory, generation);
 }
 
 std::string set_aside(const std::string& directory, const std::string& name, i64 generation) {
@@ -46,15 +40,15 @@ std::string set_aside(const std::string& directory, const std::string& name, i64
 std::vector<std::string> abandoned_in(const std::string& directory) {
     std::vector<std::string> names;
     for (const std::string& name : io::list_directory(directory)) {
-        if (generation_of(name) > 0) names.push_back(name);
+        if (abandoned_generation(name) > 0) names.push_back(name);
     }
-    std::ranges::sort(names, {}, generation_of);
+    std::ranges::sort(names, {}, abandoned_generation);
     return names;
 }
 
 i64 newest_abandoned(const std::string& directory) {
     const std::vector<std::string> names = abandoned_in(directory);
-    return names.empty() ? 0 : generation_of(names.back());
+    return names.empty() ? 0 : abandoned_generation(names.back());
 }
 
 }  // namespace lm::ckpt

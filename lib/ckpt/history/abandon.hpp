@@ -13,6 +13,7 @@
 namespace lm::ckpt {
 
 constexpr std::string_view abandoned_prefix = "abandoned-g";
+i64 abandoned_generation(std::string_view name);  // the N of "abandoned-gN"; 0 for other names
 
 std::string abandoned_path(const std::string& directory, i64 generation);  // DIR/abandoned-gN
 

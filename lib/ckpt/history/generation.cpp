@@ -27,8 +27,6 @@
 namespace lm::ckpt {
 namespace {
 
-constexpr std::string_view file_prefix = "generation-";
-
 i64 number_after(std::string_view name, std::string_view prefix) {
     if (!name.starts_with(prefix)) return 0;
     name.remove_prefix(prefix.size());
@@ -38,32 +36,61 @@ i64 number_after(std::string_view name, std::string_view prefix) {
 }
 
 std::string file_of(const std::string& directory, i64 number) {
-    return fmt::format("{}/{}{}", directory, file_prefix, number);
+    return fmt::format("{}/{}{}", directory, generation_prefix, number);
 }
 
 std::string fence_of(const std::string& directory) {
     return fmt::format("{}/{}", directory, fence_file);
 }
 
+// Checks the number in a name of the directory. A larger number is not of a run, and adding 1 to
+// the largest 64-bit number would overflow.
+i64 checked_number(i64 number, const std::string& directory, std::string_view prefix) {
+    if (number <= max_generation) return number;
+    damaged(fmt::format("{}/{}{}", directory, prefix, number),
+            "corrupt: expected a generation of at most {}: remove it", max_generation);
+}
+
 i64 newest_file(const std::string& directory) {
     i64 newest = 0;
     for (const std::string& name : io::list_directory(directory)) {
-        newest = std::max(newest, number_after(name, file_prefix));
+        newest = std::max(newest, number_after(name, generation_prefix));
     }
-    return newest;
+    return checked_number(newest, directory, generation_prefix);
+}
+
+// Who made a claim. Members that the claim does not have are empty.
+struct Claimant {
+    std::string host;
+    i64 process = 0;
+    std::string job;
+    std::string started;
+};
+
+Claimant claimant_in(const io::Json& claim, const std::string& path) {
+    const auto text = [&](const char* key) {
+        return io::json_get_or<std::string>(claim, key, "", path);
+    };
+    return {.host = text("host"),
+            .process = io::json_get_or<i32>(claim, "process", 0, path),
+            .job = text("job"),
+            .started = text("started")};
 }
 
 // Returns the JSON of a generation file or of fence.json; null when the file does not exist, or is
-// incomplete because its writer was killed.
+// incomplete because its writer was killed. Throws DamageError for values that no run writes.
 io::Json read_claim(const std::string& path) {
     if (!io::checked::exists(path)) return {};
     const std::string text = io::read_file(path);
     io::Json document = io::Json::parse(text, nullptr, false);
-    return document.is_object() && document.contains("generation") ? document : io::Json();
+    if (!document.is_object() || !document.contains("generation")) return {};
+    parsed(path, [&] { return generation_from(document, path); });
+    parsed(path, [&] { return claimant_in(document, path); });
+    return document;
 }
 
 i64 number_in(const io::Json& claim, const std::string& path) {
-    return claim.is_null() ? 0 : io::json_get<i64>(claim, "generation", path);
+    return claim.is_null() ? 0 : generation_from(claim, path);
 }
 
 // Returns the largest generation number in generation files, in fence.json and in `latest`; no
@@ -83,7 +110,8 @@ i64 newest_claimed(const std::string& directory) {
 // directories and the manifests of steps, because the generation files may have been deleted.
 i64 newest_used(const std::string& directory) {
     const i64 claimed = newest_claimed(directory);
-    i64 newest = std::max(claimed, newest_abandoned(directory));
+    i64 newest =
+        std::max(claimed, checked_number(newest_abandoned(directory), directory, abandoned_prefix));
     for (const i64 step : steps_in(directory)) {
         try {
             const Manifest manifest = read_manifest(directory + "/" + step_name(step));
@@ -123,33 +151,33 @@ bool create_new(const std::string& path, const std::string& text) {
     return true;
 }
 
-std::string describe(const io::Json& claim) {
-    const auto text = [&](const char* key) {
-        const auto found = claim.find(key);
-        return found != claim.end() && found->is_string() ? found->get<std::string>() : "";
-    };
-    const std::string job = text("job");
-    return fmt::format("host {}, process {}{}{}, started {}", text("host"),
-                       claim.value("process", i64{0}), job.empty() ? "" : ", job ", job,
-                       text("started"));
+std::string describe(const Claimant& claimant) {
+    return fmt::format("host {}, process {}{}{}, started {}", claimant.host, claimant.process,
+                       claimant.job.empty() ? "" : ", job ", claimant.job, claimant.started);
 }
 
 // Returns whether the process of a claim may still run. For a process of another host the result is
 // true, because process ids are valid only on one host.
-bool may_run(const io::Json& claim) {
-    const i64 process = claim.value("process", i64{0});
-    if (claim.value("host", std::string()) != host_name() || process <= 0) return true;
-    if (process == ::getpid()) return false;
-    return ::kill(static_cast<pid_t>(process), 0) == 0 || errno != ESRCH;
+bool may_run(const Claimant& claimant) {
+    if (claimant.host != host_name() || claimant.process <= 0) return true;
+    if (claimant.process == ::getpid()) return false;
+    return ::kill(static_cast<pid_t>(claimant.process), 0) == 0 || errno != ESRCH;
 }
 
-void report_superseded(const std::string& directory, i64 number) {
-    const io::Json old = read_claim(file_of(directory, number));
-    if (old.is_null() || !may_run(old)) return;
+// Returns the claim of generation `number`; nullopt when it has no complete generation file.
+std::optional<Claimant> claimant_of(const std::string& directory, i64 number) {
+    const std::string path = file_of(directory, number);
+    const io::Json claim = read_claim(path);
+    return claim.is_null() ? std::nullopt : std::optional(claimant_in(claim, path));
+}
+
+void report_superseded(const std::string& directory, i64 number,
+                       const std::optional<Claimant>& earlier) {
+    if (!earlier || !may_run(*earlier)) return;
     note(
         "{}: this run supersedes generation {} ({}): if the earlier run is alive, it stops at its "
         "next save",
-        directory, number, describe(old));
+        directory, number, describe(*earlier));
 }
 
 // Returns the generation in the name of a save's temporary directory; 0 for other names.
@@ -175,7 +203,7 @@ void remove_aside(const std::string& path, const std::string& aside) {
 void remove_leftovers(const Generation& own) {
     for (const std::string& name : io::list_directory(own.directory)) {
         const std::string path = own.directory + "/" + name;
-        const i64 generation = number_after(name, file_prefix);
+        const i64 generation = number_after(name, generation_prefix);
         if (generation > 0 && generation < own.number) io::checked::unlink(path);
         const i64 writer = generation_of_temporary(name);
         if (writer > 0 && writer < own.number) {
@@ -221,6 +249,7 @@ Generation claim(const std::string& directory, const std::optional<Tip>& start) 
     own.lineage.push_back(
         {0, own.run_id, start ? std::optional(start->step) : std::optional<StepReference>()});
     const i64 previous = newest_claimed(directory);
+    const std::optional<Claimant> earlier = claimant_of(directory, previous);
     // Exclusive creation alone is not enough: another run may create N + 1 and remove file N after
     // newest_used() and before create_new(), so that creating N succeeds twice. If a newer file
     // exists after the creation, this has happened, and the loop tries the next number.
@@ -232,7 +261,7 @@ Generation claim(const std::string& directory, const std::optional<Tip>& start) 
     } while (!create_new(file_of(directory, own.number), text) ||
              newest_claimed(directory) != own.number);
     write_fence(directory, own.number, text);
-    report_superseded(directory, previous);
+    report_superseded(directory, previous, earlier);
     remove_leftovers(own);
     return own;
 }
@@ -247,12 +276,15 @@ std::optional<Claim> newest_claim(const std::string& directory) {
         path = fence;
     }
     if (document.is_null()) return std::nullopt;
-    const auto start = io::json_get<io::Json>(document, "start", path);
-    return Claim{
-        .number = number_in(document, path),
-        .start = start.is_null() ? std::nullopt : std::optional(step_reference_from(start, path)),
-        .lineage = lineage_from(io::json_get<io::Json>(document, "lineage", path), path),
-        .who = describe(document)};
+    return parsed(path, [&] {
+        const auto start = io::json_get<io::Json>(document, "start", path);
+        return Claim{
+            .number = number_in(document, path),
+            .start =
+                start.is_null() ? std::nullopt : std::optional(step_reference_from(start, path)),
+            .lineage = lineage_from(io::json_get<io::Json>(document, "lineage", path), path),
+            .who = describe(claimant_in(document, path))};
+    });
 }
 
 void check_not_superseded(const Generation& generation) {

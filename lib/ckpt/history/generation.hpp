@@ -22,6 +22,7 @@
 namespace lm::ckpt {
 
 constexpr std::string_view fence_file = "fence.json";
+constexpr std::string_view generation_prefix = "generation-";
 
 struct Generation {
     std::string directory;

@@ -10,12 +10,13 @@
 
 #include "base/clock.hpp"
 #include "base/error.hpp"
+#include "ckpt/history/abandon.hpp"
+#include "ckpt/history/steps.hpp"
+#include "io/atomic.hpp"
 #include "io/file.hpp"
 
 namespace lm::ckpt {
 namespace {
-
-constexpr std::string_view mark = ".tmp.";
 
 struct Tree {
     i64 bytes = 0;
@@ -43,17 +44,30 @@ void measure(const std::string& path, Tree& tree) {
 
 // Returns whether a running copy holds the lock in the temporary directory `path` (copy.hpp).
 bool is_locked(const std::string& path) {
-    const io::Fd fd(::open((path + "/lock").c_str(), O_RDONLY | O_CLOEXEC));
+    const io::Fd fd(::open((path + "/lock").c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC));
     return fd.valid() && ::flock(fd.get(), LOCK_SH | LOCK_NB) != 0 && errno == EWOULDBLOCK;
 }
 
 }  // namespace
 
+bool is_leftover(std::string_view name) {
+    const size_t at = name.find(".tmp.");
+    if (at == name.npos) return false;
+    const std::string_view tail = name.substr(at);
+    const bool is_step = step_from_name(name.substr(0, at)) >= 0;
+    if (is_step && (tail == copy_mark || tail == incoming_mark)) return true;
+    if (is_step && tail.starts_with(temporary_mark) &&
+        io::all_digits(tail.substr(temporary_mark.size())))
+        return true;
+    if (tail == removal_mark) return is_step || abandoned_generation(name.substr(0, at)) > 0;
+    return io::is_temporary_name(name);
+}
+
 std::vector<Leftover> leftovers_in(const std::string& directory) {
     std::vector<Leftover> found;
     const double now = unix_time_s();
     for (const std::string& name : io::list_directory(directory)) {
-        if (name.find(mark) == std::string::npos) continue;
+        if (!is_leftover(name)) continue;
         const std::string path = directory + "/" + name;
         Tree tree;
         measure(path, tree);

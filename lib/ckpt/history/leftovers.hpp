@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// Left-overs in a directory of steps: temporary files and directories, whose names contain ".tmp.".
-// Programs that save, copy or remove steps create them. They remain when such a program is killed,
-// and also exist while it runs.
+// Left-overs in a directory of steps: temporary files and directories of programs that save, copy
+// or remove steps. They remain when such a program is killed, and also exist while it runs.
 #pragma once
 
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/types.hpp"
@@ -17,6 +17,10 @@ struct Leftover {
     double age_s = 0;     // seconds since the last change of any file in it
     bool in_use = false;  // a running copy holds the lock in this directory
 };
+
+// Returns whether a program of this toolkit gives a temporary file or directory this name: the
+// marks of steps.hpp after the name of a step, or the names of io::temporary_name().
+bool is_leftover(std::string_view name);
 
 // Returns the left-overs of `directory`, sorted by name.
 std::vector<Leftover> leftovers_in(const std::string& directory);

@@ -134,8 +134,7 @@ std::vector<LineageEntry> lineage_from(const io::Json& list, const std::string& 
     for (const io::Json& entry : io::json_as<std::vector<io::Json>>(list, "lineage", path)) {
         const auto start = io::json_get<io::Json>(entry, "start", path);
         lineage.push_back(
-            {io::json_get<i64>(entry, "generation", path),
-             io::json_get<std::string>(entry, "run_id", path),
+            {generation_from(entry, path), io::json_get<std::string>(entry, "run_id", path),
              start.is_null() ? std::nullopt : std::optional(step_reference_from(start, path))});
     }
     return lineage;

@@ -16,8 +16,6 @@
 namespace lm::ckpt {
 namespace {
 
-constexpr std::string_view removal_mark = ".tmp.removed";
-
 bool contains(const std::vector<i64>& steps, i64 step) {
     return std::ranges::find(steps, step) != steps.end();
 }
@@ -166,7 +164,8 @@ void remove_step(const std::string& directory, i64 step) {
 
 void finish_removals(const std::string& directory) {
     for (const std::string& name : io::list_directory(directory)) {
-        if (name.ends_with(removal_mark)) io::remove_tree(directory + "/" + name);
+        if (is_leftover(name) && name.ends_with(removal_mark))
+            io::remove_tree(directory + "/" + name);
     }
 }
 

@@ -6,10 +6,12 @@
 #include <algorithm>
 #include <array>
 #include <charconv>
+#include <cstdint>
 #include <filesystem>
 #include <map>
 #include <optional>
 #include <string_view>
+#include <system_error>
 
 #include "base/error.hpp"
 #include "ckpt/history/abandon.hpp"
@@ -45,8 +47,12 @@ void add_below(const std::string& directory, const std::string& prefix,
                          name.find(".tmp.") != name.npos;
         if (own) continue;
         const std::string path = directory + "/" + name;
+        // Skips a link to a directory: its files are not files of `directory`, and links may form a
+        // cycle.
+        std::error_code ignored;
+        const bool link = std::filesystem::is_symlink(path, ignored);
         if (io::is_directory(path)) {
-            add_below(path, prefix + name + "/", found);
+            if (!link) add_below(path, prefix + name + "/", found);
         } else if (is_log(name)) {
             found.push_back({path, prefix + name});
         }
@@ -158,14 +164,15 @@ LogCut cut_after(const Manifest& step) {
 }
 
 bool cut_log(const RunLog& log, const LogCut& cut, const std::string& aside) {
-    const std::string text = io::read_file(log.path);
+    const std::string text = io::read_file(log.path, INT64_MAX);
     const std::string kept = is_event_file(log.name)
                                  ? records_until(text, last_position(log.path, cut))
                                  : lines_until(text, cut.iteration);
     if (kept.size() == text.size()) return false;
     // After a crash between the two writes, both the uncut log and its copy exist.
     const std::string copy = aside + "/" + log.name;
-    io::make_directories(io::parent_of(copy));
+    io::make_directories_in(io::parent_of(aside),
+                            io::base_name(aside) + "/" + io::parent_of(log.name));
     io::write_file(copy, text, io::Overwrite::yes);
     io::write_file(log.path, kept, io::Overwrite::yes);
     return true;

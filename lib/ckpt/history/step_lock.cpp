@@ -8,6 +8,7 @@
 
 #include "base/log.hpp"
 #include "ckpt/format/manifest.hpp"
+#include "io/checked.hpp"
 
 namespace lm::ckpt {
 namespace {
@@ -16,7 +17,7 @@ namespace {
 // it is incomplete and no program copies it.
 io::Fd open_manifest(const std::string& step_path) {
     const std::string path = fmt::format("{}/{}", step_path, manifest_file);
-    return io::Fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+    return io::Fd(io::checked::open_regular(path, O_RDONLY));
 }
 
 // Any error except EINTR means that the file system has no locks, and is ignored.

@@ -122,7 +122,7 @@ std::optional<Tip> read_latest(const std::string& directory) {
     if (step < 0) return std::nullopt;
     Tip tip{{step, lines[1]}, {}};
     const io::Json lineage = io::Json::parse(lines[2], nullptr, false);
-    if (lineage.is_array()) tip.lineage = lineage_from(lineage, path);
+    if (lineage.is_array()) tip.lineage = parsed(path, [&] { return lineage_from(lineage, path); });
     return tip;
 }
 

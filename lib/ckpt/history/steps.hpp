@@ -19,9 +19,12 @@ namespace lm::ckpt {
 
 constexpr std::string_view latest_file = "latest";
 // global_step7.tmp.g3 is an unfinished save of generation 3, global_step7.tmp.copy an unfinished
-// copy.
+// copy, global_step7.tmp.sync an unfinished transfer to a remote, global_step7.tmp.removed an
+// unfinished removal (also of abandoned-gN).
 constexpr std::string_view temporary_mark = ".tmp.g";
 constexpr std::string_view copy_mark = ".tmp.copy";
+constexpr std::string_view incoming_mark = ".tmp.sync";
+constexpr std::string_view removal_mark = ".tmp.removed";
 
 std::string step_name(i64 iteration);       // "global_step120"
 i64 step_from_name(std::string_view name);  // -1 when `name` is not the name of a step

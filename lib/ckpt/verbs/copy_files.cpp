@@ -2,6 +2,7 @@
 #include "ckpt/verbs/copy_files.hpp"
 
 #include <fcntl.h>
+#include <sys/stat.h>
 
 #include <algorithm>
 #include <chrono>
@@ -41,6 +42,13 @@ class Pace {
     double due_ = monotonic_s();
 };
 
+// Returns whether `path` is a file that an earlier copy wrote. A file with further names (hard
+// links) may also belong to a snapshot or to another user, so no copy writes into it.
+bool is_own_file(const std::string& path) {
+    struct stat status {};
+    return ::lstat(path.c_str(), &status) == 0 && S_ISREG(status.st_mode) && status.st_nlink == 1;
+}
+
 class FileCopier {
   public:
     FileCopier(const Checkpoint& source, std::string directory, const CopyOptions& options)
@@ -53,12 +61,13 @@ class FileCopier {
 
     void copy_file(const DataFile& file) {
         const std::string path = in(file.name);
-        const bool resumes = io::exists(path);
+        const bool resumes = is_own_file(path);
         if (resumes) {
             // `path` is from an earlier copy, and may be longer or shorter than `file`.
             const io::Fd fd(io::checked::create(path, O_WRONLY));
             io::checked::truncate(fd.get(), path, file.size);
         } else {
+            io::remove_tree(path);
             (void)io::BlockFile::create(path, file.size);
         }
         const auto out = io::BlockFile::open_write(path);

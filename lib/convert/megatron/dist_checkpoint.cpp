@@ -49,8 +49,7 @@ i64 whole_number(const PickleValue& value, const char* key, const std::string& p
 DistRecord record_of(const PickleValue& value, const std::string& directory,
                      const std::string& path) {
     const PickleValue* file = value.find("relative_path");
-    const bool plain = file != nullptr && file->is(Kind::text) && !file->text.empty() &&
-                       file->text.find('/') == std::string::npos && file->text[0] != '.';
+    const bool plain = file != nullptr && file->is(Kind::text) && io::is_plain_name(file->text);
     if (!plain)
         run_error(
             path,

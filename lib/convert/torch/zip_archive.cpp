@@ -7,8 +7,8 @@
 #include <span>
 
 #include "base/error.hpp"
-#include "base/utf8.hpp"
 #include "io/file.hpp"
+#include "io/path.hpp"
 
 namespace lm::convert {
 namespace {
@@ -234,13 +234,7 @@ class DirectoryReader {
 
     // No entry is ever extracted, but a name that leads out of the archive shows tampering.
     void check_name(const std::string& name) const {
-        const bool printable = std::ranges::all_of(
-            name, [](unsigned char c) { return c >= 0x20 && c != 0x7f && c != '\\'; });
-        if (name.empty() || !printable || !is_valid_utf8(name)) refuse("a name is not valid");
-        const std::string padded = "/" + name + "/";
-        if (name[0] == '/' || padded.find("/../") != padded.npos) {
-            refuse("the name {} leads out of the archive", name);
-        }
+        if (!io::is_plain_path(name)) refuse("the name '{}' is not a plain path", name);
     }
 
     // Finds the data after the local header. Does not read the sizes in the local header, because

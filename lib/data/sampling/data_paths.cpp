@@ -120,7 +120,7 @@ PathGroup parse_group(std::string_view option, std::string_view text) {
 }
 
 std::vector<std::string> read_group_file(std::string_view option, const std::string& path) {
-    const std::string content = io::read_file(path);
+    const std::string content = io::read_input(path);
     std::string_view rest = trimmed(content);
     std::vector<std::string> groups;
     if (!rest.empty() && rest.find('"') == rest.npos) groups.emplace_back(rest);
@@ -135,13 +135,13 @@ std::vector<std::string> read_group_file(std::string_view option, const std::str
 }
 
 std::vector<std::string> read_blend_file(std::string_view option, const std::string& path) {
-    std::vector<std::string> words = words_of(io::read_file(path));
+    std::vector<std::string> words = words_of(io::read_input(path));
     if (words.empty()) usage_error(option, "{}: names no dataset", path);
     return words;
 }
 
 void read_split_file(const std::string& path, DataPaths& paths) {
-    const io::Json file = io::read_json(path);
+    const io::Json file = io::parse_json(io::read_input(path), path);
     const auto read = [&](const char* key, std::vector<std::string>& words) {
         const io::Json list = io::json_get<io::Json>(file, key, path);
         if (list.is_null()) return;

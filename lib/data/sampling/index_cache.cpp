@@ -17,6 +17,7 @@
 #include "base/shape.hpp"
 #include "base/units.hpp"
 #include "io/atomic.hpp"
+#include "io/checked.hpp"
 #include "io/file.hpp"
 
 namespace lm::data {
@@ -93,7 +94,7 @@ void write_index(const std::string& path, const Header& header, const MegatronIn
 class Lock {
   public:
     explicit Lock(const std::string& path)
-        : path_(path), fd_(::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600)) {
+        : path_(path), fd_(io::checked::open_regular(path, O_RDWR | O_CREAT | O_NOFOLLOW)) {
         while (fd_.valid() && ::flock(fd_.get(), LOCK_EX) != 0 && errno == EINTR) continue;
     }
     // Removes the lock file. Processes that wait for it, and later processes, find the finished

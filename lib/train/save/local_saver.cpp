@@ -6,11 +6,13 @@
 
 #include "base/log.hpp"
 #include "base/machine.hpp"
+#include "ckpt/history/leftovers.hpp"
 #include "ckpt/history/local_steps.hpp"
 #include "ckpt/history/steps.hpp"
 #include "io/atomic.hpp"
 #include "io/checked.hpp"
 #include "io/file.hpp"
+#include "io/path.hpp"
 #include "parallel/together.hpp"
 #include "train/save/distributed_save.hpp"
 #include "train/save/save_report.hpp"
@@ -84,11 +86,14 @@ std::unique_ptr<LocalSaver> LocalSaver::open(comm::Group& world, NodeFiles& file
 }
 
 void LocalSaver::prepare_directory(const std::optional<ckpt::Tip>& loaded) const {
-    io::make_directories(directory_);
+    io::make_directories(io::parent_of(directory_));
+    io::checked::make_directory(directory_);  // refuses a link
+    io::checked::fsync_parent_of(directory_);
     claim_local_directory(directory_, generation_.directory);
     for (const std::string& name : io::list_directory(directory_)) {
         const std::string path = directory_ + "/" + name;
-        if (name.find(ckpt::temporary_mark) != name.npos) io::remove_tree(path);
+        if (ckpt::is_leftover(name) && name.find(ckpt::temporary_mark) != name.npos)
+            io::remove_tree(path);
         if (ckpt::step_from_name(name) < 0) continue;
         try {
             if (is_ancestor(path, loaded)) continue;

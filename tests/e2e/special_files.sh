@@ -1,0 +1,115 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# FIFOs, devices and huge files in the places of regular files: refused by name and kind, never waited for. A FIFO as the input
+# of lm-preprocess is read, and SIGTERM ends the wait for its writer. Numbers that no run writes are damage.
+# timeout: 300
+# shellcheck source=tests/e2e/common.bash
+. "$(dirname "$0")/common.bash"
+
+args=(--mock-data --num-layers 1 --hidden-size 16 --num-attention-heads 2 --seq-length 16 --vocab-size 257
+    --micro-batch-size 2 --global-batch-size 2 --lr 1e-3 --threads 1 --eval-iters 0 --log-interval 6 --train-iters 6)
+lm-train "${args[@]}" --save c --save-interval 3 >/dev/null 2>&1
+lm-convert c hf --to hf-gpt2 --quiet 2>/dev/null
+make_corpus corpus.jsonl 20
+
+# ends PATTERN COMMAND...: exit code 2 or 3 at once, with a line that matches.
+ends() {
+    local pattern=$1 code=0
+    shift
+    timeout -k 5 60 "$@" >out 2>err </dev/null || code=$?
+    case $code in 2 | 3) ;; *) fail "$*: exit $code: $(cat err)" ;; esac
+    grep -Eq -- "$pattern" err out || fail "$*: no '$pattern' in: $(cat err)"
+}
+# place KIND PATH
+place() {
+    rm -rf "$2"
+    case $1 in
+        FIFO) mkfifo "$2" ;;
+        'character device') ln -s /dev/zero "$2" ;;
+        'too large') truncate -s 5T "$2" ;;
+    esac
+}
+for kind in FIFO 'character device' 'too large'; do
+    rm -rf d
+    cp -r c d
+    place "$kind" d/latest
+    ends "d/latest: is .*$kind" lm-ckpt latest d
+    ends "d/latest: is .*$kind" lm-ckpt ls d
+    ends "d/latest: is .*$kind" lm-train "${args[@]}" --load d --save d
+    ends "d/latest: is .*$kind" lm-ckpt sync d backup
+    rm -rf d
+    cp -r c d
+    place "$kind" d/global_step6/manifest.json
+    ends "d/global_step6/manifest.json: is .*$kind" lm-ckpt show d/global_step6
+    ends "d/global_step6/manifest.json: is .*$kind" lm-ckpt verify d/global_step6
+    ends "d/global_step6/manifest.json: is .*$kind" lm-ckpt copy d/global_step6 e
+    expect 0 '' timeout 60 lm-ckpt ls d
+    ends "d/global_step6/manifest.json: is .*$kind" lm-train "${args[@]}" --load d --save d
+    rm -rf d
+    cp -r c d
+    place "$kind" d/global_step6/index-00000.json
+    ends "d/global_step6/index-00000.json: is .*$kind" lm-ckpt show d/global_step6
+    rm -rf m
+    cp -r hf m
+    place "$kind" m/config.json
+    ends "m/config.json: is .*$kind" lm-convert m back
+    [ "$kind" = 'too large' ] && continue
+    rm -rf m
+    cp -r hf m
+    place "$kind" m/model.safetensors
+    ends "m/model.safetensors: is .*$kind" lm-convert m back
+    place "$kind" status
+    ends "status: is .*$kind" lm-train "${args[@]}" --status-file status
+done
+
+# A FIFO as the input is legitimate: with a writer it is read.
+mkfifo in
+cat corpus.jsonl >in &
+expect 0 '' timeout 60 lm-preprocess --input in --output-prefix piped --tokenizer-type ByteTokenizer --quiet
+expect 0 '' lm-preprocess --input corpus.jsonl --output-prefix plain --tokenizer-type ByteTokenizer --quiet
+cmp piped_text_document.bin plain_text_document.bin || fail "a FIFO: other bytes"
+prints '^[0-9]+$' bash -c "lm-preprocess --input <(cat corpus.jsonl) --output-prefix s --tokenizer-type ByteTokenizer --json | jq .documents"
+# Without a writer, the first SIGTERM ends the wait.
+lm-preprocess --input in --output-prefix o --tokenizer-type ByteTokenizer --quiet 2>err &
+pid=$!
+until [ -e o.unfinished ]; do sleep 0.05; done
+sleep 0.3
+kill -TERM $pid
+code=0
+for ((i = 0; i < 200; i++)); do
+    kill -0 $pid 2>/dev/null || break
+    sleep 0.05
+done
+! kill -KILL $pid 2>/dev/null || fail "SIGTERM did not end lm-preprocess that waits for the writer of a FIFO"
+wait $pid || code=$?
+[ $code = 143 ] || [ $code = 75 ] || [ $code = 3 ] || fail "SIGTERM: exit $code: $(cat err)"
+[ ! -e o.unfinished ] || fail "left behind: o.unfinished"
+
+# rsync copies neither links nor FIFOs of the destination into the cache of its manifests.
+if command -v rsync >/dev/null; then
+    # shellcheck disable=SC2016
+    printf '#!/bin/sh\nshift\nexec sh -c "$*"\n' >near
+    chmod +x near
+    export RSYNC_RSH=$work/near XDG_CACHE_HOME=$work/cache
+    mkdir remote
+    mkfifo remote/latest
+    expect 0 '' timeout 60 lm-ckpt sync c "host:$work/remote"
+    [ -f remote/latest ] || fail "latest was not replaced"
+    rm -rf remote cache
+    mkdir remote
+    ln -s /dev/zero remote/latest
+    expect 0 '' timeout 60 lm-ckpt sync c "host:$work/remote"
+fi
+
+# Generations and claims.
+for claim in 'generation-9223372036854775807:' 'generation-3:{"generation":3,"host":5}' \
+    'generation-3:{"generation":3,"process":"x"}' 'fence.json:{"generation":9223372036854775807}'; do
+    rm -rf d
+    cp -r c d
+    printf %s "${claim#*:}" >"d/${claim%%:*}"
+    find d | sort >names
+    expect 3 "d/${claim%%:*}: " timeout 20 lm-ckpt latest d 3
+    expect 3 "d/${claim%%:*}: " timeout 20 lm-train "${args[@]}" --load d --save d
+    find d | sort | diff names - || fail "$claim: the directory has changed"
+done
+echo "special files: all as promised"
