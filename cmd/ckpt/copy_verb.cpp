@@ -107,13 +107,12 @@ void report(const Args& args, const Destination& to, const ckpt::CopyResult& res
                                          {"copied_before", result.n_kept},
                                          {"seconds", seconds}}));
     } else if (existed) {
-        cli::write_stdout(fmt::format("{}: exists already with the same manifest\n", to.step));
+        cli::write_text("{}: exists already with the same manifest\n", to.step);
     } else {
-        cli::write_stdout(fmt::format(
+        cli::write_text(
             "{}: {} copied and verified in {}{}\n", to.step, human_size(result.n_copied),
             human_duration(seconds),
-            result.n_kept == 0 ? ""
-                               : fmt::format(", {} copied before", human_size(result.n_kept))));
+            result.n_kept == 0 ? "" : fmt::format(", {} copied before", human_size(result.n_kept)));
     }
 }
 

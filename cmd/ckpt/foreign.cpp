@@ -53,10 +53,10 @@ io::OrderedJson summary_of(const std::string& path, const MegatronImport& import
 }
 
 void print_tensors(const MegatronImport& import) {
-    cli::write_stdout(fmt::format("\n{:<44} {:<18} {:>14}\n", "TENSOR", "SHAPE", "ELEMENTS"));
+    cli::write_text("\n{:<44} {:<18} {:>14}\n", "TENSOR", "SHAPE", "ELEMENTS");
     for (const spec::TensorSpec& tensor : import.tensors()) {
-        cli::write_stdout(fmt::format("{:<44} {:<18} {:>14}\n", tensor.name, tensor.shape.str(),
-                                      tensor.shape.numel()));
+        cli::write_text("{:<44} {:<18} {:>14}\n", tensor.name, tensor.shape.str(),
+                        tensor.shape.numel());
     }
 }
 
@@ -93,10 +93,10 @@ void list_step(const MegatronStep& step, bool json) {
         return cli::write_stdout(io::json_line(object));
     }
     const bool whole = import.has(ckpt::SliceKind::exp_avg);
-    cli::write_stdout(fmt::format(
+    cli::write_text(
         list_row, step.iteration, human_size(ckpt::tree_bytes(step.path)),
         layout_of(import.head().model), convert::megatron_layout(step.path),
-        fmt::format("complete{}{}", whole ? "" : ", weights only", step.latest ? ", latest" : "")));
+        fmt::format("complete{}{}", whole ? "" : ", weights only", step.latest ? ", latest" : ""));
 }
 
 // Prints the line of a step that cannot be opened, as lm-ckpt ls prints an incomplete step.
@@ -107,16 +107,15 @@ void list_damaged(const MegatronStep& step, const char* reason, bool json) {
                                                 {"complete", false},
                                                 {"reason", reason}}));
     }
-    cli::write_stdout(
-        fmt::format(list_row, step.iteration, "-", "-", convert::megatron_layout(step.path),
-                    fmt::format("incomplete: {}{}", reason, step.latest ? " (latest)" : "")));
+    cli::write_text(list_row, step.iteration, "-", "-", convert::megatron_layout(step.path),
+                    fmt::format("incomplete: {}{}", reason, step.latest ? " (latest)" : ""));
 }
 
 }  // namespace
 
 int list_foreign(const std::string& directory, bool json) {
     if (!json) {
-        cli::write_stdout(fmt::format(list_row, "STEP", "SIZE", "LAYOUT", "FORMAT", "STATE"));
+        cli::write_text(list_row, "STEP", "SIZE", "LAYOUT", "FORMAT", "STATE");
     }
     for (const MegatronStep& step : convert::megatron_steps(directory)) {
         try {
@@ -141,12 +140,12 @@ int show_foreign(const std::string& path, bool tensors, bool json) {
     for (const auto& [key, value] : object.items()) {
         if (value.is_object()) {
             for (const auto& [name, field] : value.items()) {
-                cli::write_stdout(fmt::format("{:<42} {}\n", key + "." + name, field.dump()));
+                cli::write_text("{:<42} {}\n", key + "." + name, field.dump());
             }
             continue;
         }
-        cli::write_stdout(fmt::format("{:<42} {}\n", key,
-                                      value.is_string() ? value.get<std::string>() : value.dump()));
+        cli::write_text("{:<42} {}\n", key,
+                        value.is_string() ? value.get<std::string>() : value.dump());
     }
     if (tensors) print_tensors(import);
     return 0;
@@ -187,15 +186,14 @@ int verify_foreign(const std::string& path, bool json, bool quiet) {
             continue;
         }
         for (const std::string& problem : result.problems) {
-            cli::write_stdout(fmt::format("{}: {}\n", step.path, problem));
+            cli::write_text("{}: {}\n", step.path, problem);
         }
         if (result.problems.empty()) {
-            cli::write_stdout(fmt::format("{}: ok: {} tensors, {} of data\n", step.path,
-                                          result.n_tensors, human_size(result.n_bytes)));
+            cli::write_text("{}: ok: {} tensors, {} of data\n", step.path, result.n_tensors,
+                            human_size(result.n_bytes));
         } else {
-            cli::write_stdout(fmt::format("{}: bad: {} problem{}\n", step.path,
-                                          result.problems.size(),
-                                          result.problems.size() == 1 ? "" : "s"));
+            cli::write_text("{}: bad: {} problem{}\n", step.path, result.problems.size(),
+                            result.problems.size() == 1 ? "" : "s");
         }
     }
     return static_cast<int>(good ? Exit::done : Exit::answer_is_no);

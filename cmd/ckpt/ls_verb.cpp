@@ -100,7 +100,7 @@ void print_line(std::string_view step, std::string_view size, std::string_view l
                 std::string_view created, std::string_view branch, std::string_view state,
                 std::optional<cli::Color> color = std::nullopt) {
     const std::string line = fmt::format("{:>6}  {:>8}  {:<11}  {:<20}  {:<9}  {}", step, size,
-                                         layout, created, branch, state);
+                                         layout, printable(created), branch, printable(state));
     cli::write_stdout((color ? cli::colored(*color, line, STDOUT_FILENO) : line) + "\n");
 }
 

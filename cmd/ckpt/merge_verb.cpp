@@ -134,8 +134,8 @@ int run(const Args& args, const std::string& command_line) {
         }
         cli::write_stdout(io::json_line(object));
     } else {
-        cli::write_stdout(fmt::format("{}: average of {} checkpoints, {}\n", path, sources.size(),
-                                      human_size(result.bytes)));
+        cli::write_text("{}: average of {} checkpoints, {}\n", path, sources.size(),
+                        human_size(result.bytes));
     }
     return 0;
 }

@@ -89,10 +89,10 @@ class Report {
                    {"name", step},
                    {"bytes", bytes}});
         } else if (args_.dry_run) {
-            cli::write_stdout(fmt::format("would verify {} ({})\n", step, human_size(bytes)));
+            cli::write_text("would verify {} ({})\n", step, human_size(bytes));
         } else {
-            cli::write_stdout(fmt::format("verified {} ({} in {})\n", step, human_size(bytes),
-                                          human_duration(seconds)));
+            cli::write_text("verified {} ({} in {})\n", step, human_size(bytes),
+                            human_duration(seconds));
         }
     }
 
@@ -108,18 +108,16 @@ class Report {
             return;
         }
         const bool state = action.kind == ckpt::PruneKind::optimizer_state;
-        cli::write_stdout(fmt::format("{} {}{} ({})\n", verb,
-                                      state ? "the optimizer state of " : "", action.name,
-                                      human_size(action.bytes)));
+        cli::write_text("{} {}{} ({})\n", verb, state ? "the optimizer state of " : "", action.name,
+                        human_size(action.bytes));
     }
 
     void finish(size_t n_kept) const {
         if (args_.json) {
             print({{"action", "done"}, {"kept", n_kept}, {"removed", n_steps_}, {"freed", freed_}});
         } else {
-            cli::write_stdout(fmt::format("{} kept, {} {}, {}\n", n_kept, n_steps_,
-                                          args_.dry_run ? "to remove" : "removed",
-                                          human_size(freed_)));
+            cli::write_text("{} kept, {} {}, {}\n", n_kept, n_steps_,
+                            args_.dry_run ? "to remove" : "removed", human_size(freed_));
         }
     }
 

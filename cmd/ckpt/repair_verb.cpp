@@ -50,8 +50,8 @@ int run(const Args& args, const std::string& command_line) {
     request.drifted = [&](const std::string& tensor, std::string_view kind, double largest) {
         drifted.push_back({{"tensor", tensor}, {"kind", kind}, {"max", largest}});
         if (args.json) return;
-        cli::write_stdout(fmt::format("{:<56} copies differ by at most {:.6e}\n",
-                                      fmt::format("{} ({})", tensor, kind), largest));
+        cli::write_text("{:<56} copies differ by at most {:.6e}\n",
+                        fmt::format("{} ({})", tensor, kind), largest);
     };
     std::optional<cli::ProgressLine> progress;
     request.progress = [&](i64 done, i64 total) {
@@ -68,8 +68,8 @@ int run(const Args& args, const std::string& command_line) {
                                          {"bytes", report.n_bytes},
                                          {"repaired", drifted}}));
     } else {
-        cli::write_stdout(fmt::format("{}: {} tensors repaired from {}, {}\n", args.out,
-                                      drifted.size(), args.from, human_size(report.n_bytes)));
+        cli::write_text("{}: {} tensors repaired from {}, {}\n", args.out, drifted.size(),
+                        args.from, human_size(report.n_bytes));
     }
     return 0;
 }

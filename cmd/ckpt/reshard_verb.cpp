@@ -48,8 +48,8 @@ int run(const Args& args) {
                                          {"pipeline_model_parallel_size", args.parallel.pipeline},
                                          {"bytes", result.bytes}}));
     } else {
-        cli::write_stdout(fmt::format("{}: tp{} pp{}, {}\n", path, args.parallel.tensor,
-                                      args.parallel.pipeline, human_size(result.bytes)));
+        cli::write_text("{}: tp{} pp{}, {}\n", path, args.parallel.tensor, args.parallel.pipeline,
+                        human_size(result.bytes));
     }
     return 0;
 }

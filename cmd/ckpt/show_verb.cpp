@@ -24,7 +24,7 @@ struct Args {
 
 io::OrderedJson document_of(const ckpt::Checkpoint& checkpoint, bool tensors) {
     const std::string file = checkpoint.path() + "/manifest.json";
-    auto manifest = io::OrderedJson::parse(ckpt::manifest_text(checkpoint.manifest()));
+    auto manifest = io::parse_ordered_json(ckpt::manifest_text(checkpoint.manifest()), file);
     manifest.erase("digest");
     if (!tensors) manifest.erase("tensors");
     io::OrderedJson document;
@@ -50,7 +50,7 @@ void print_fields(const io::OrderedJson& object, const std::string& prefix) {
         } else if (prefix.empty() && key == "parameters") {
             text += " (" + human_count(value.get<double>()) + ")";
         }
-        cli::write_stdout(fmt::format("{:<42} {}\n", prefix + key, text));
+        cli::write_text("{:<42} {}\n", prefix + key, text);
     }
 }
 
@@ -64,12 +64,11 @@ void print_tensors(const ckpt::Checkpoint& checkpoint) {
         }
     }
     i64 place = 0;
-    cli::write_stdout(fmt::format("\n{:<44} {:<18} {:<6} {:>14} {:>7}\n", "TENSOR", "SHAPE",
-                                  "DTYPE", "ELEMENTS", "SLICES"));
+    cli::write_text("\n{:<44} {:<18} {:<6} {:>14} {:>7}\n", "TENSOR", "SHAPE", "DTYPE", "ELEMENTS",
+                    "SLICES");
     for (const ckpt::TensorInfo& tensor : checkpoint.manifest().tensors) {
-        cli::write_stdout(fmt::format("{:<44} {:<18} {:<6} {:>14} {:>7}\n", tensor.name,
-                                      tensor.shape.str(), name_of(tensor.dtype),
-                                      tensor.shape.numel(), n_slices[place++]));
+        cli::write_text("{:<44} {:<18} {:<6} {:>14} {:>7}\n", tensor.name, tensor.shape.str(),
+                        name_of(tensor.dtype), tensor.shape.numel(), n_slices[place++]);
     }
 }
 
@@ -77,7 +76,7 @@ void print_tensors(const ckpt::Checkpoint& checkpoint) {
 void print_summary(const ckpt::Checkpoint& checkpoint) {
     const ckpt::Manifest& m = checkpoint.manifest();
     const auto line = [](std::string_view name, const std::string& text) {
-        cli::write_stdout(fmt::format("{:<12} {}\n", name, text));
+        cli::write_text("{:<12} {}\n", name, text);
     };
     const ckpt::Totals totals = m.totals();
     std::string kinds;

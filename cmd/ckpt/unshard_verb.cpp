@@ -50,9 +50,9 @@ int run(const Args& args) {
         return 0;
     }
     const size_t n_files = report.files.size();
-    cli::write_stdout(fmt::format("{}: {} tensors, {}{}\n", report.files.back(), report.n_tensors,
-                                  human_size(report.n_bytes),
-                                  n_files == 1 ? "" : fmt::format(" in {} files", n_files - 1)));
+    cli::write_text("{}: {} tensors, {}{}\n", report.files.back(), report.n_tensors,
+                    human_size(report.n_bytes),
+                    n_files == 1 ? "" : fmt::format(" in {} files", n_files - 1));
     return 0;
 }
 

@@ -57,13 +57,12 @@ void report(const std::string& path, const ckpt::Verification& result, bool json
         return;
     }
     const auto red = [](const std::string& text) {
-        return cli::colored(cli::Color::red, text, STDOUT_FILENO) + "\n";
+        return cli::colored(cli::Color::red, printable(text), STDOUT_FILENO) + "\n";
     };
     for (const ckpt::Problem& problem : result.problems) cli::write_stdout(red(problem.line()));
     if (result.problems.empty()) {
-        cli::write_stdout(fmt::format("{}: ok: {} tensors, {} slices, {} of data\n", path,
-                                      result.n_tensors, result.n_slices,
-                                      human_size(result.n_bytes)));
+        cli::write_text("{}: ok: {} tensors, {} slices, {} of data\n", path, result.n_tensors,
+                        result.n_slices, human_size(result.n_bytes));
     } else {
         cli::write_stdout(red(fmt::format("{}: bad: {} problem{}", path, result.problems.size(),
                                           result.problems.size() == 1 ? "" : "s")));

@@ -56,7 +56,7 @@ int print_cause(const std::vector<std::string>& logs, const OutputFlags& output)
         figures.push_back({"line_number", "line", Unit::count, found->line_number, ""});
         figures.push_back({"line", "message", Unit::plain, found->line, ""});
     } else {
-        cli::write_stdout(fmt::format("{}:{}: {}\n", name, found->line_number, found->line));
+        cli::write_text("{}:{}: {}\n", name, found->line_number, found->line);
     }
     Printout printout;
     printout.figures("why", std::move(figures));

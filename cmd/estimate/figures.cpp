@@ -37,7 +37,7 @@ std::string text_of(Unit unit, double value) {
 }
 
 std::string text_of(Unit unit, const Value& value) {
-    if (const auto* text = std::get_if<std::string>(&value)) return *text;
+    if (const auto* text = std::get_if<std::string>(&value)) return printable(*text);
     if (const auto* list = std::get_if<std::vector<i64>>(&value)) {
         return fmt::format("{}", fmt::join(*list, " "));
     }

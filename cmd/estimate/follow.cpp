@@ -78,8 +78,8 @@ int follow_logs(const std::vector<std::string>& logs, metrics::LogSummary& summa
         const Followed* const ended = ended_log(followed);
         if (ended != nullptr && n_lines == 0) {
             const metrics::Cause& cause = *ended->cause.root();
-            cli::write_stdout(fmt::format("{}: {}:{}: {}\n", cause.rule->kind, ended->path,
-                                          cause.line_number, cause.line));
+            cli::write_text("{}: {}:{}: {}\n", cause.rule->kind, ended->path, cause.line_number,
+                            cause.line);
             const bool planned = cause.rule->kind == "finished" || cause.rule->kind == "stopped";
             return static_cast<int>(planned ? Exit::done : Exit::answer_is_no);
         }

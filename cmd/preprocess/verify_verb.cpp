@@ -41,11 +41,11 @@ int verify(const VerifyArgs& args) {
         j["faults"] = result.faults;
         cli::write_stdout(io::json_line(j));
     } else {
-        for (const std::string& fault : result.faults) cli::write_stdout(fault + "\n");
+        for (const std::string& fault : result.faults) cli::write_text("{}\n", fault);
         if (result.faults.empty()) {
-            cli::write_stdout(fmt::format(
-                "{}: {} documents, {} tokens: valid{}\n", args.prefix, result.documents,
-                result.tokens, result.had_metadata ? "" : " (no metadata file to compare with)"));
+            cli::write_text("{}: {} documents, {} tokens: valid{}\n", args.prefix, result.documents,
+                            result.tokens,
+                            result.had_metadata ? "" : " (no metadata file to compare with)");
         }
     }
     return static_cast<int>(result.faults.empty() ? Exit::done : Exit::answer_is_no);

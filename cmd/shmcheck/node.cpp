@@ -129,7 +129,8 @@ int check_nodes(const std::vector<std::string>& directories, bool json) {
             train::sample_nodes(launch->world(), directories, train::product_tflops_of_gpus());
         const std::vector<cluster::NodeFinding> findings = cluster::find_outliers(samples);
         if (launch->world().rank() == 0) {
-            cli::write_stdout(json ? nodes_json(samples, findings) : nodes_text(samples, findings));
+            cli::write_stdout(json ? nodes_json(samples, findings)
+                                   : printable_lines(nodes_text(samples, findings)));
         }
         // Only rank 0 has samples and findings. The maximum over the ranks is its number of
         // findings, so that all processes return the same exit code.

@@ -183,7 +183,7 @@ std::string limits_text() {
         text += fmt::format("{:<28}  {:>10}\n", limit.what, value_text(limit));
     }
     for (const cluster::Mount& mount : cluster::tmpfs_mounts()) {
-        text += fmt::format("{:<28}  {:>10}  used {}\n", "tmpfs " + mount.path,
+        text += fmt::format("{:<28}  {:>10}  used {}\n", "tmpfs " + printable(mount.path),
                             human_size(mount.size), human_size(mount.used));
     }
     return text;

@@ -82,7 +82,8 @@ int summarize(const std::optional<std::string>& hosts_expected, bool fail_on_dea
     bool waiting = false;  // the summary of this pause has been printed
     while (true) {
         const auto event = input.read(waiting ? -1 : pause_ms, [&](auto line) {
-            if (!hosts.add(line)) cli::print_line(line);  // an error of srun, or a warning
+            if (!hosts.add(line))
+                cli::print_line(printable(line));  // an error of srun, or a warning
         });
         waiting = event == LineInput::Event::pause;
         const bool ended = event == LineInput::Event::end;
@@ -94,7 +95,7 @@ int summarize(const std::optional<std::string>& hosts_expected, bool fail_on_dea
         const cluster::HostSummary summary = hosts.summary(expected);
         if (summary.text != printed) {
             if (!printed.empty()) cli::write_stdout("\n");
-            cli::write_stdout(summary.text);
+            cli::write_stdout(printable_lines(summary.text));
             cli::flush_stdout();
             printed = summary.text;
         }

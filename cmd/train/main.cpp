@@ -62,7 +62,7 @@ int explain(const std::vector<std::string>& paths) {
     if (dumps.empty() && !unreadable.empty()) {
         run_error("--explain", "none of the {} dumps can be read", unreadable.size());
     }
-    cli::write_stdout(comm::explain_hang(dumps).text);
+    cli::write_stdout(printable_lines(comm::explain_hang(dumps).text));
     return static_cast<int>(unreadable.empty() ? Exit::done : Exit::failure);
 }
 

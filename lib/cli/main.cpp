@@ -19,6 +19,7 @@
 #include "base/launcher.hpp"
 #include "base/log.hpp"
 #include "base/machine.hpp"
+#include "base/printable.hpp"
 #include "base/problem_list.hpp"
 #include "base/version.hpp"
 #include "cli/color.hpp"
@@ -58,20 +59,6 @@ Launched launched() {
     }
 }
 
-// Replaces control characters, which a file name may contain, by C escapes.
-std::string one_line(std::string_view text) {
-    std::string line;
-    for (const char c : text) {
-        if (static_cast<unsigned char>(c) >= ' ')
-            line += c;
-        else if (c == '\n' || c == '\t' || c == '\r')
-            line += c == '\n' ? "\\n" : c == '\t' ? "\\t" : "\\r";
-        else
-            line += fmt::format("\\x{:02x}", static_cast<unsigned char>(c));
-    }
-    return line;
-}
-
 // Returns whether --help explains the error: its object is an option ("--to"), an operand
 // ("IN... OUT") or the verb of `command`, or it is about an unexpected operand. --help does not
 // explain an error about a file, even if its object is the option that names the file.
@@ -97,9 +84,9 @@ bool is_explained_by_help(std::string_view message, std::string_view command) {
 // words.
 void print_message(const std::string& before, const std::string& word, std::string_view message,
                    std::optional<Color> color) {
-    const std::string start = one_line(before);
+    const std::string start = printable(before);
     const size_t width = static_cast<size_t>(terminal_width(STDERR_FILENO, 0));
-    std::string text = folded_message(start + word + one_line(fmt::format(" {}", message)), width);
+    std::string text = folded_message(start + word + printable(fmt::format(" {}", message)), width);
     if (color && text.compare(start.size(), word.size(), word) == 0)
         text.replace(start.size(), word.size(), colored(*color, word, STDERR_FILENO));
     print_line(text);

@@ -8,8 +8,10 @@
 #include <functional>
 #include <string>
 #include <string_view>
+#include <type_traits>
 
 #include "base/error.hpp"
+#include "base/printable.hpp"
 #include "cli/options.hpp"
 
 namespace lm::cli {
@@ -34,6 +36,19 @@ void hide_notes();
 // Error(failure) when writing fails. Writing to a closed pipe ends the process by SIGPIPE, unless
 // ignore_sigpipe() was called.
 void write_stdout(std::string_view text);
+// Writes a text for a person to standard output, as write_stdout() does. Texts among the arguments
+// become printable(): names and fields of files must not change the terminal or add lines.
+template <typename... Args>
+void write_text(fmt::format_string<Args...> format, const Args&... args) {
+    const auto safe = [](const auto& value) -> decltype(auto) {
+        if constexpr (std::is_convertible_v<decltype(value), std::string_view>) {
+            return printable(value);
+        } else {
+            return value;
+        }
+    };
+    write_stdout(fmt::format(fmt::runtime(fmt::string_view(format)), safe(args)...));
+}
 // Writes all buffered output. Throws as write_stdout() does.
 void flush_stdout();
 

@@ -9,6 +9,7 @@
 #include <mutex>
 #include <string>
 
+#include "base/printable.hpp"
 #include "cli/option_text.hpp"
 
 namespace lm::cli {
@@ -56,7 +57,8 @@ std::string folded_line(const std::vector<std::string>& cells, size_t width) {
         text.append("\n").append(indent);
         column = indent.size();
     };
-    for (const std::string& cell : cells) {
+    for (const std::string& given : cells) {
+        const std::string cell = printable(given);
         const size_t used = cell.find_last_not_of(' ') + 1;  // without the padding
         const size_t start = text.empty() ? 0 : column + gap.size();
         if (width == 0 || start + used <= width) {

@@ -16,10 +16,10 @@ bool stdout_is_terminal();
 // not a terminal or the width is unknown.
 int terminal_width(int fd, int otherwise);
 
-// Joins the cells of a line of a table with two spaces, and adds a newline. A cell that would pass
-// column `width` begins a new line, indented by four spaces. So lines whose cells have the same
-// widths are divided at the same cells. The words of a cell that is longer than a line are wrapped.
-// With `width` 0 the text is one line.
+// Joins the printable() cells of a line of a table with two spaces, and adds a newline. A cell that
+// would pass column `width` begins a new line, indented by four spaces. So lines whose cells have
+// the same widths are divided at the same cells. The words of a cell that is longer than a line are
+// wrapped. With `width` 0 the text is one line.
 std::string folded_line(const std::vector<std::string>& cells, size_t width);
 
 // Returns `text` as lines of at most `width` columns, broken between words. All lines but the first

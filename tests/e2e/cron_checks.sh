@@ -240,6 +240,10 @@ echo "MAIL_TO= WEBHOOK_FILE=$work/hook" >>site.conf
 queue '12|RUNNING|None|5:00'
 check 0 '^\[20.*Z\] PULSE: tiny: stopped, iteration 91 of 80, 0.5 s an iteration, saved 10, jobs: 12 RUNNING' pulse
 cmp out main_log.txt || fail "main_log.txt: $(cat main_log.txt)"
+# The reason of a run stays in the line, without control characters.
+sed -i 's/"reason": "/&a\\n\\u001b[2Jb /' status.json
+check 0 "; a  .2Jb it's the" pulse
+[ "$(wc -l <out)" = 1 ] || fail "pulse: $(cat out)"
 # The lines of slurm-status.py. The expected lines are copied from its source.
 echo 'PULSE_STYLE=slurm-status' >>site.conf
 : >main_log.txt

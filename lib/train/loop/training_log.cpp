@@ -14,6 +14,8 @@
 #include "base/launcher.hpp"
 #include "base/log.hpp"
 #include "base/machine.hpp"
+#include "base/printable.hpp"
+#include "base/problem_list.hpp"
 #include "base/units.hpp"
 #include "cli/main.hpp"
 #include "cli/terminal.hpp"
@@ -69,11 +71,13 @@ void TrainingLog::open_files() {
     if (logging.file.empty()) return;
     log_file_ = metrics::LineFile::open(logging.file);
     const auto early = set_first_log_copy([this](Severity severity, std::string_view message) {
-        write_to_file(fmt::format("lm-train: {}: {}", name_of(severity), message), unix_time_s());
+        write_to_file(fmt::format("lm-train: {}: {}", name_of(severity), printable(message)),
+                      unix_time_s());
     });
     for (const EarlyMessage& message : early) {
-        write_to_file(fmt::format("lm-train: {}: {}", name_of(message.severity), message.text),
-                      message.unix_time_s);
+        write_to_file(
+            fmt::format("lm-train: {}: {}", name_of(message.severity), printable(message.text)),
+            message.unix_time_s);
     }
 }
 
@@ -92,7 +96,7 @@ void TrainingLog::write_to_file(std::string_view lines, double unix_s) {
     const std::string time = iso_time(static_cast<i64>(unix_s));
     while (!lines.empty()) {
         const size_t end = std::min(lines.find('\n'), lines.size());
-        log_file_->write(fmt::format("{} {}", time, lines.substr(0, end)));
+        log_file_->write(fmt::format("{} {}", time, printable(lines.substr(0, end))));
         lines.remove_prefix(std::min(end + 1, lines.size()));
     }
 }
@@ -260,7 +264,9 @@ void TrainingLog::stopped(i64 iteration, Exit code, const std::string& reason) {
 void TrainingLog::failed(const Error& error) noexcept {
     try {
         if (!log_file_ && !json_file_) open_files();
-        write_to_file(fmt::format("lm-train: {}", error.what()), unix_time_s());
+        for (const std::string_view problem : problems_in(error.what())) {
+            write_to_file(fmt::format("lm-train: {}", printable(problem)), unix_time_s());
+        }
         run_event("error",
                   {{"exit_code", static_cast<int>(error.code())}, {"reason", error.what()}});
     } catch (const std::exception&) {

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <ranges>
 
+#include "base/printable.hpp"
 #include "base/units.hpp"
 #include "cost/formulas.hpp"
 #include "cost/nccl.hpp"
@@ -20,7 +21,8 @@ namespace {
 template <typename... Args>
 void line(std::string& plan, std::string_view what, fmt::format_string<Args...> format,
           Args&&... args) {
-    plan += fmt::format(" > {:<12} {}\n", what, fmt::format(format, std::forward<Args>(args)...));
+    plan += fmt::format(" > {:<12} {}\n", what,
+                        printable(fmt::format(format, std::forward<Args>(args)...)));
 }
 
 // Returns "rope positions, RMSNorm, swiglu, 8 key-value groups, untied head, no biases".
