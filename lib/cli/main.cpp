@@ -22,6 +22,7 @@
 #include "base/printable.hpp"
 #include "base/problem_list.hpp"
 #include "base/version.hpp"
+#include "cli/bus_error.hpp"
 #include "cli/color.hpp"
 #include "cli/completion.hpp"
 #include "cli/help.hpp"
@@ -124,6 +125,11 @@ class Reporter {
             print_line("Try '" + command + " --help'.");
         }
         if (on_error_) on_error_(failure);
+    }
+
+    // Returns "lm-train", followed by the place of a rank of several.
+    std::string name_of_rank() const {
+        return launched_.size > 1 ? program_ + ": " + own_place(launched_.rank) : program_;
     }
 
     // Prints the usage of a command that was given without arguments. The caller then prints the
@@ -235,6 +241,7 @@ int run_main(int argc, char** argv, Options& options, const std::function<int()>
     const auto work = [&] {
         (void)may_use(Vectors::none);  // reports an invalid LM_PROCESSOR here, not in a thread
         start_signal_thread();
+        report_bus_errors(reporter.name_of_rank());
         return run(options, arguments, body, &parsing);
     };
     const int code = guarded(reporter, options, work, arguments, &parsing);

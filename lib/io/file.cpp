@@ -16,6 +16,7 @@
 #include "base/error.hpp"
 #include "io/checked.hpp"
 #include "io/fault.hpp"
+#include "io/mappings.hpp"
 #include "io/path.hpp"
 
 namespace lm::io {
@@ -207,11 +208,14 @@ MappedFile MappedFile::open(const std::string& path) {
     if (data == MAP_FAILED) system_error(path, "map", errno);
     file.data_ = static_cast<const std::byte*>(data);
     file.size_ = status.st_size;
+    add_mapping(data, file.size_, path);
     return file;
 }
 
 MappedFile::~MappedFile() {
-    if (data_) ::munmap(const_cast<std::byte*>(data_), static_cast<size_t>(size_));
+    if (!data_) return;
+    remove_mapping(data_);
+    ::munmap(const_cast<std::byte*>(data_), static_cast<size_t>(size_));
 }
 
 MappedFile::MappedFile(MappedFile&& other) noexcept
