@@ -78,7 +78,7 @@ void print_json(const data::IndexedDataset& d, const Lengths& lengths,
                                   {"to", smallest_of(b + 1) - 1},
                                   {"sequences", lengths.histogram[b]}});
     }
-    if (metadata) j["side_file"] = io::OrderedJson::parse(metadata->to_json());
+    if (metadata) j["side_file"] = io::parse_ordered_json(metadata->to_json(), d.prefix());
     cli::write_stdout(io::json_line(j));
 }
 
@@ -114,7 +114,7 @@ void print_text(const data::IndexedDataset& d, const Lengths& lengths,
                            std::max<i64>(smallest_of(b + 1) - 1, 0), n,
                            std::string(static_cast<size_t>(40 * n / most), '*'));
     }
-    cli::write_stdout(out);
+    cli::write_stdout(printable_lines(out));
 }
 
 int info(const InfoArgs& args) {

@@ -249,8 +249,8 @@ void check_constants(const Keys& keys, i64 max_positions, const io::Json& json,
     for (const Constant& constant : keys.constants) {
         const auto found = json.find(constant.key);
         const io::Json value =
-            found == json.end() ? io::Json::parse(constant.absent) : io::Json(*found);
-        if (value == io::Json::parse(constant.value)) continue;
+            found == json.end() ? io::parse_json(constant.absent, constant.key) : io::Json(*found);
+        if (value == io::parse_json(constant.value, constant.key)) continue;
         // A window that includes all positions has no effect.
         if (std::string_view(constant.key) == "sliding_window" && value.is_number() &&
             value.get<double>() >= static_cast<double>(max_positions)) {
@@ -300,7 +300,7 @@ io::Json hf_config(const HfArchitecture& architecture, const ModelConfig& config
     json["model_type"] = architecture.model_type;
     for (const Integer& key : keys.integers) json[key.key] = config.*key.member;
     for (const Number& key : keys.numbers) json[key.key] = config.*key.member;
-    for (const Constant& key : keys.constants) json[key.key] = io::Json::parse(key.value);
+    for (const Constant& key : keys.constants) json[key.key] = io::parse_json(key.value, key.key);
     if (architecture.format == Format::hf_gpt2) json["n_ctx"] = config.max_positions;
     if (json.contains("n_inner") && config.ffn_hidden == 4 * config.hidden) {
         json["n_inner"] = nullptr;

@@ -17,8 +17,8 @@ std::vector<io::OrderedJson> whole_lines(const std::string& text, i64& n_bytes) 
     std::vector<io::OrderedJson> lines;
     n_bytes = 0;
     for (size_t begin = 0, end = 0; (end = text.find('\n', begin)) != text.npos; begin = end + 1) {
-        auto line = io::OrderedJson::parse(text.substr(begin, end - begin), nullptr, false);
-        if (line.is_discarded()) break;
+        auto line = io::ordered_json_or_null(std::string_view(text).substr(begin, end - begin));
+        if (line.is_null()) break;
         lines.push_back(std::move(line));
         n_bytes = static_cast<i64>(end) + 1;
     }

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <new>
 #include <utility>
 
 #include "io/file.hpp"
@@ -40,6 +41,60 @@ std::string position_of(size_t byte, std::string_view text) {
                        before.size() - line_start + 1);
 }
 
+// Returns the byte of the first bracket that opens a level below max_json_depth; npos without one.
+size_t find_too_deep(std::string_view text) {
+    int depth = 0;
+    bool in_string = false;
+    for (size_t at = 0; at < text.size(); ++at) {
+        const char c = text[at];
+        if (c == '"') {
+            in_string = !in_string;
+        } else if (in_string) {
+            if (c == '\\') ++at;
+        } else if (c == '[' || c == '{') {
+            if (++depth > max_json_depth) return at;
+        } else if (c == ']' || c == '}') {
+            --depth;
+        }
+    }
+    return text.npos;
+}
+
+void check_size(i64 n_bytes, const std::string& path) {
+    if (n_bytes <= max_json_bytes) return;
+    json_error(path, "too large: expected at most {} bytes of JSON, got {}", max_json_bytes,
+               n_bytes);
+}
+
+template <typename Document>
+Document parse(std::string_view text, const std::string& path) {
+    check_size(std::ssize(text), path);
+    const size_t deep = find_too_deep(text);
+    if (deep != text.npos) {
+        json_error(path, "nested too deeply: expected at most {} levels of JSON, got more at {}",
+                   max_json_depth, position_of(deep + 1, text));
+    }
+    try {
+        return Document::parse(text);
+    } catch (const Json::parse_error& error) {
+        json_error(path, "not valid JSON at {}: {}", position_of(error.byte, text),
+                   cause_in(error.what()));
+    } catch (const Json::exception& error) {
+        json_error(path, "not valid JSON: {}", cause_in(error.what()));
+    } catch (const std::bad_alloc&) {
+        run_error(path, "out of memory for {} bytes of JSON", text.size());
+    }
+}
+
+template <typename Document>
+Document parse_or_null(std::string_view text) {
+    try {
+        return parse<Document>(text, "");
+    } catch (const JsonError&) {
+        return nullptr;
+    }
+}
+
 template <typename Document>
 std::string text_of(const Document& document) {
     return document.dump(2, ' ', false, Document::error_handler_t::replace) + "\n";
@@ -56,18 +111,28 @@ std::string text_of(const Document& document) {
 }  // namespace
 
 Json parse_json(std::string_view text, const std::string& path) {
-    try {
-        return Json::parse(text);
-    } catch (const Json::parse_error& error) {
-        json_error(path, "not valid JSON at {}: {}", position_of(error.byte, text),
-                   cause_in(error.what()));
-    } catch (const Json::exception& error) {
-        json_error(path, "not valid JSON: {}", cause_in(error.what()));
-    }
+    return parse<Json>(text, path);
+}
+
+OrderedJson parse_ordered_json(std::string_view text, const std::string& path) {
+    return parse<OrderedJson>(text, path);
+}
+
+Json json_or_null(std::string_view text) {
+    return parse_or_null<Json>(text);
+}
+
+OrderedJson ordered_json_or_null(std::string_view text) {
+    return parse_or_null<OrderedJson>(text);
+}
+
+std::string read_json_text(const std::string& path) {
+    if (exists(path)) check_size(file_size(path), path);  // before the file is read
+    return read_file(path);
 }
 
 Json read_json(const std::string& path) {
-    return parse_json(read_file(path), path);
+    return parse_json(read_json_text(path), path);
 }
 
 std::string json_text(const Json& document) {

@@ -16,8 +16,21 @@
 
 namespace lm::io {
 
-// Throws JsonError (json_error.hpp) "PATH: not valid JSON at line L, column C: ...".
+// The limits of every document. nlohmann/json copies, compares and writes values by recursion, so
+// the depth is limited before a value exists; no document of a tool has more than 20 levels. A
+// parsed value needs up to 13 times the memory of its text.
+constexpr int max_json_depth = 100;
+constexpr i64 max_json_bytes = i64{1} << 30;
+
+// Throws JsonError (json_error.hpp): "PATH: not valid JSON at line L, column C: ...", or a text
+// beyond the limits. Throws Error(failure) naming `path` when memory runs out.
 Json parse_json(std::string_view text, const std::string& path);
+OrderedJson parse_ordered_json(std::string_view text, const std::string& path);
+// Returns null for text that parse_json() refuses.
+Json json_or_null(std::string_view text);
+OrderedJson ordered_json_or_null(std::string_view text);
+// Returns the text of a file. Throws JsonError for more than max_json_bytes.
+std::string read_json_text(const std::string& path);
 Json read_json(const std::string& path);
 
 // Returns the text of a document for a file: indented by 2, with a newline at the end. Bytes that

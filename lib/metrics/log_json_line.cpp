@@ -31,7 +31,7 @@ i64 n_hosts_of(const io::Json& json) {
 
 // Parses an event of --log-json: a start, a resume, a save, a stop, ...
 void read_json_event(std::string_view line, LogLine& out) {
-    const io::Json json = io::Json::parse(line, nullptr, false);
+    const io::Json json = io::json_or_null(line);
     if (!json.is_object()) return;
     read_number(json, "time", out.unix_time_s);
     const auto at = json.find("kind");
@@ -63,7 +63,7 @@ void read_json_event(std::string_view line, LogLine& out) {
 
 // Parses a logged iteration of --log-json.
 void read_json_step(std::string_view line, LogLine& out) {
-    const io::Json json = io::Json::parse(line, nullptr, false);
+    const io::Json json = io::json_or_null(line);
     std::optional<i64> iteration, total;
     std::optional<double> step_s;
     if (json.is_object()) {

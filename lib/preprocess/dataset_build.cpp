@@ -174,7 +174,7 @@ class DatasetBuild {
         exchange_records(ranks);
         check_documents();
         metadata_.origin = origin_of(description());
-        metadata_.origin["totals"] = io::Json::parse(io::json_text(totals_.to_json()));
+        metadata_.origin["totals"] = io::Json(totals_.to_json());
         assemble_outputs({work_, plan_, launch_, type_, n_workers_, metadata_}, records_, ranks);
     }
 

@@ -72,7 +72,7 @@ void check_inputs(const std::vector<EarlierRun::Input>& earlier, const io::Order
                   const std::string& path) {
     const size_t n = std::min(earlier.size(), current.size());
     for (size_t i = 0; i < n; ++i) {
-        const io::Json mine = io::Json::parse(io::json_line(current[i]));
+        const io::Json mine = io::parse_json(io::json_line(current[i]), path);
         if (earlier[i].description == mine) continue;
         const std::string name = mine["path"].get<std::string>();
         if (earlier[i].path != name) {

@@ -12,6 +12,7 @@
 #include "base/log.hpp"
 #include "base/machine.hpp"
 #include "base/problem_list.hpp"
+#include "ckpt/format/damage.hpp"
 #include "ckpt/format/index.hpp"
 #include "ckpt/format/model_json.hpp"
 #include "ckpt/history/steps.hpp"
@@ -175,7 +176,7 @@ void choose(const RunConfig& config, comm::Group& world, Chosen& chosen,
         chosen.checkpoint = choose_one();
         if (!chosen.checkpoint) return;
         path = chosen.checkpoint->path();
-        manifest = io::read_file(fmt::format("{}/{}", path, ckpt::manifest_file));
+        manifest = ckpt::read_step_file(fmt::format("{}/{}", path, ckpt::manifest_file));
     });
     path = parallel::broadcast_text(world, path);
     manifest = parallel::broadcast_text(world, manifest);

@@ -175,6 +175,30 @@ TEST_CASE("sizes and names of an index part that no run writes are damage") {
     }
 }
 
+TEST_CASE("a manifest that is nested too deeply is damage") {
+    const std::string deep = std::string(200'000, '[') + std::string(200'000, ']');
+    CHECK_THROWS_AS(
+        parse_manifest(changed(sample(), "\"state\": {", "\"state\": {\"deep\": " + deep + ", "),
+                       "m"),
+        DamageError);
+}
+
+TEST_CASE("a run takes the previous step when the newest manifest is nested too deeply") {
+    const test::ScratchDirectory scratch;
+    test::Buffers buffers(test::small_model(), {});
+    const Generation generation = claim(scratch.path());
+    for (const i64 step : {2, 4})
+        save(generation, test::info_of(test::small_model(), step), buffers.pieces());
+    const std::string deep =
+        "\"state\": {\"x\": " + std::string(1000, '[') + std::string(1000, ']') + ", ";
+    test::write(scratch / "global_step4/manifest.json",
+                changed(read_manifest(scratch / "global_step4"), "\"state\": {", deep));
+    CHECK(open(scratch.path()).path() == scratch / "global_step2");
+    test::write(scratch / "latest", "global_step2\nx\n" + std::string(300'000, '['));
+    CHECK(latest_step(scratch.path()) == 2);
+    CHECK(read_lineage(scratch.path()).steps.size() == 2);
+}
+
 TEST_CASE("a run takes the previous step when the newest manifest lacks a key") {
     const test::ScratchDirectory scratch;
     const spec::ModelConfig config = test::small_model();

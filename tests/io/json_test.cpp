@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <filesystem>
 #include <limits>
 
 #include "io/atomic.hpp"
@@ -99,4 +100,35 @@ TEST_CASE("a document is the same after writing and reading") {
     ordered["z"] = 1;
     ordered["a"] = 2;
     CHECK(io::json_text(ordered) == "{\n  \"z\": 1,\n  \"a\": 2\n}\n");
+}
+
+TEST_CASE("a document is refused beyond the limits of depth and size") {
+    const auto nested = [](int depth) {
+        return std::string(static_cast<size_t>(depth), '[') +
+               std::string(static_cast<size_t>(depth), ']');
+    };
+    CHECK(io::parse_json(nested(io::max_json_depth), "f").is_array());
+    for (const int depth : {io::max_json_depth + 1, 300'000}) {
+        const auto error = caught([&] { (void)io::parse_json(nested(depth), "f"); });
+        CHECK(error.code == Exit::failure);
+        CHECK(error.says("f: nested too deeply"));
+        CHECK(caught([&] { (void)io::parse_ordered_json(nested(depth), "f"); }).threw);
+        CHECK(io::json_or_null(nested(depth)).is_null());
+        CHECK(io::ordered_json_or_null(nested(depth)).is_null());
+    }
+    CHECK(caught([] {
+              (void)io::parse_json("{\n \"a\": " + std::string(100'000, '{'), "f");
+          }).says("line 2, column 106"));
+    // Brackets in strings do not count, nor does a quote after a backslash.
+    CHECK(
+        io::parse_json("\"" + std::string(1000, '[') + "\\\"" + std::string(1000, '{') + "\"", "f")
+            .is_string());
+    CHECK(io::json_or_null("[1,").is_null());
+    CHECK(io::json_or_null("[1]") == io::Json{1});
+
+    const test::TempDir dir;
+    const std::string path = dir / "sparse.json";
+    io::write_file(path, "{}", io::Overwrite::yes);
+    std::filesystem::resize_file(path, static_cast<std::uintmax_t>(io::max_json_bytes) + 1);
+    CHECK(caught([&] { (void)io::read_json(path); }).says(path + ": too large"));
 }

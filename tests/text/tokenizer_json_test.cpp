@@ -118,6 +118,10 @@ TEST_CASE("tokenizer.json: unsupported options are refused by name") {
                ContainsSubstring("Prepend of an empty text is not supported"));
     for (const char* key : {"/truncation", "/padding", "/decoder", "/post_processor"})
         CHECK(with(key, nullptr) == "loads");
+    Json deep = Json::array();
+    for (int depth = 0; depth < 200; ++depth) deep = Json::array({deep});
+    CHECK_THAT(with("/normalizer", deep),
+               ContainsSubstring("tokenizer.json: 'normalizer': nested"));
     CHECK_THAT(with("/frobnicate", 1),
                ContainsSubstring("the key 'frobnicate' of a tokenizer.json is not"));
     CHECK_THAT(with("/type", "BPE"), ContainsSubstring("the key 'type'"));
@@ -211,6 +215,9 @@ TEST_CASE("tokenizer.json: unsupported options are refused by name") {
     CHECK_THAT(failure_of(dir, std::string("{\"text\": \"a\"}\n{\"text\": \"b\"}\n")),
                ContainsSubstring("not a tokenizer.json: expected one JSON object with the key "
                                  "'model', got JSON Lines"));
+    const std::string brackets(2000, '[');
+    CHECK_THAT(failure_of(dir, "{\"a\": " + brackets + std::string(2000, ']') + "}\n"),
+               ContainsSubstring("tokenizer.json: nested too deeply"));
     const std::string text = base.dump();
     CHECK_THAT(failure_of(dir, text.substr(0, text.size() / 2)),
                ContainsSubstring("not valid JSON at line "));

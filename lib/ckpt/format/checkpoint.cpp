@@ -100,7 +100,7 @@ void Checkpoint::State::open_part(size_t at) {
     const IndexReference& reference = manifest.index[at];
     const std::string file = in(reference.file);
     (void)size_on_disk(file);
-    const std::string text = io::read_file(file);
+    const std::string text = read_step_file(file);
     if (digest(text) != reference.digest) {
         damaged(file, "does not match its digest in {}: corrupt or edited: use another step",
                 manifest_file);

@@ -12,7 +12,6 @@
 #include "ckpt/format/model_json.hpp"
 #include "ckpt/format/step_files.hpp"
 #include "io/checked.hpp"
-#include "io/file.hpp"
 #include "io/json.hpp"
 #include "io/path.hpp"
 
@@ -350,7 +349,7 @@ Manifest read_manifest(const std::string& step_path) {
     const std::string file = fmt::format("{}/{}", step_path, manifest_file);
     if (!io::checked::exists(file))
         damaged(step_path, "is not complete: it has no {}: use another step", manifest_file);
-    return parse_manifest(io::read_file(file), file);
+    return parse_manifest(read_step_file(file), file);
 }
 
 Manifest parse_manifest(std::string_view text, const std::string& path) {

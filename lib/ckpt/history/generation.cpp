@@ -81,8 +81,7 @@ Claimant claimant_in(const io::Json& claim, const std::string& path) {
 // incomplete because its writer was killed. Throws DamageError for values that no run writes.
 io::Json read_claim(const std::string& path) {
     if (!io::checked::exists(path)) return {};
-    const std::string text = io::read_file(path);
-    io::Json document = io::Json::parse(text, nullptr, false);
+    io::Json document = io::json_or_null(io::read_file(path));
     if (!document.is_object() || !document.contains("generation")) return {};
     parsed(path, [&] { return generation_from(document, path); });
     parsed(path, [&] { return claimant_in(document, path); });

@@ -10,6 +10,7 @@
 #include "base/error.hpp"
 #include "base/log.hpp"
 #include "ckpt/format/checkpoint.hpp"
+#include "ckpt/format/damage.hpp"
 #include "ckpt/history/generation.hpp"
 #include "ckpt/history/steps.hpp"
 #include "io/file.hpp"
@@ -32,7 +33,7 @@ bool holds(const std::string& path, i64 part, i64 n_parts, const std::string& ma
 LocalStep read_local_step(const std::string& directory, i64 iteration, int holder) {
     const std::string path = directory + "/" + step_name(iteration);
     const std::string file = fmt::format("{}/{}", path, local_manifest_file);
-    const std::string text = io::read_file(file);
+    const std::string text = read_step_file(file);
     const Manifest manifest = parse_manifest(text, file);
     LocalStep step{.holder = holder,
                    .step = manifest.counters.iteration,

@@ -83,7 +83,7 @@ std::optional<i64> number_of_text(std::string_view line, std::string_view text) 
 
 std::optional<i64> iteration_of(std::string_view line) {
     if (line.starts_with('{')) {
-        const io::Json object = io::Json::parse(line, nullptr, false);
+        const io::Json object = io::json_or_null(line);
         if (!object.is_object()) return std::nullopt;
         const auto found = object.find("iteration");
         const bool integer = found != object.end() && found->is_number_integer();

@@ -121,7 +121,7 @@ std::optional<Tip> read_latest(const std::string& directory) {
     const i64 step = step_from_name(lines[0]);
     if (step < 0) return std::nullopt;
     Tip tip{{step, lines[1]}, {}};
-    const io::Json lineage = io::Json::parse(lines[2], nullptr, false);
+    const io::Json lineage = io::json_or_null(lines[2]);
     if (lineage.is_array()) tip.lineage = parsed(path, [&] { return lineage_from(lineage, path); });
     return tip;
 }

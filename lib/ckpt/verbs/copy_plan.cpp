@@ -6,6 +6,7 @@
 
 #include "base/error.hpp"
 #include "base/hash.hpp"
+#include "ckpt/format/damage.hpp"
 #include "ckpt/format/index.hpp"
 
 namespace lm::ckpt {
@@ -33,7 +34,7 @@ void add_files(CopyPlan& plan, const IndexPart& part) {
 
 std::string read_document(const std::string& directory, const IndexReference& reference) {
     const std::string path = directory + "/" + reference.file;
-    std::string text = io::read_file(path);
+    std::string text = read_step_file(path);
     if (digest(text) != reference.digest) {
         run_error(path,
                   "does not match its digest in {}: it was replaced after the step was opened: "
@@ -45,7 +46,7 @@ std::string read_document(const std::string& directory, const IndexReference& re
 
 void plan_all(CopyPlan& plan, const Checkpoint& checkpoint) {
     const std::string path = fmt::format("{}/{}", plan.from, manifest_file);
-    std::string text = io::read_file(path);
+    std::string text = read_step_file(path);
     const Manifest manifest = parse_manifest(text, path);
     for (const IndexReference& reference : manifest.index) {
         plan.documents.emplace_back(reference.file, read_document(plan.from, reference));

@@ -25,8 +25,8 @@ class TokenizerJsonFile {
     const std::optional<simdjson::dom::array>& merges() const { return merges_; }
 
   private:
-    void read(const simdjson::dom::element& whole);
-    io::Json read_model(const simdjson::dom::object& model);
+    void read(const simdjson::dom::element& whole, const std::string& path);
+    io::Json read_model(const simdjson::dom::object& model, const std::string& path);
 
     simdjson::dom::parser parser_;
     io::Json rest_;

@@ -20,7 +20,7 @@ std::string evaluation_path(const std::string& directory) {
 i64 iteration_in(const std::string& path) {
     try {
         if (!io::exists(path)) return -1;
-        return io::Json::parse(io::read_file(path)).at("iteration").get<i64>();
+        return io::json_get<i64>(io::read_json(path), "iteration", path);
     } catch (const std::exception& error) {
         warn("{}: the pending evaluation is skipped: {}", path, error.what());
         return -1;

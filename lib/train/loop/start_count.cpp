@@ -47,7 +47,7 @@ bool last_start_runs(const io::Json& count) {
 i64 earlier_starts(const std::string& path, i64 iteration, const std::string& configuration) {
     try {
         if (!io::exists(path)) return 0;
-        const io::Json count = io::Json::parse(io::read_file(path));
+        const io::Json count = io::read_json(path);
         const bool same = count.at("iteration").get<i64>() == iteration &&
                           count.at("configuration").get<std::string>() == configuration;
         return same ? count.at("starts").get<i64>() - (last_start_runs(count) ? 1 : 0) : 0;

@@ -55,7 +55,7 @@ int rank_of_process() {
 // Returns the JSON object in the file `path`; an empty object when the file has no object.
 io::OrderedJson read_if_any(const std::string& path) {
     if (!io::exists(path)) return io::OrderedJson::object();
-    io::OrderedJson fields = io::OrderedJson::parse(io::read_file(path), nullptr, false);
+    io::OrderedJson fields = io::ordered_json_or_null(io::read_file(path));
     return fields.is_object() ? fields : io::OrderedJson::object();
 }
 

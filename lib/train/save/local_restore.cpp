@@ -161,7 +161,7 @@ bool Restore::choose() {
     together(world_, [&] {
         if (world_.rank() == root)
             manifest_text_ =
-                io::read_file(fmt::format("{}/{}", step_path(), ckpt::local_manifest_file));
+                ckpt::read_step_file(fmt::format("{}/{}", step_path(), ckpt::local_manifest_file));
     });
     manifest_text_ = broadcast_text(world_, manifest_text_, root);
     manifest_ = ckpt::parse_manifest(manifest_text_, std::string(ckpt::local_manifest_file));

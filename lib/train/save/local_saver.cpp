@@ -57,7 +57,7 @@ void claim_local_directory(const std::string& directory, const std::string& save
 // the step cannot be read.
 bool is_ancestor(const std::string& step_path, const std::optional<ckpt::Tip>& loaded) {
     const std::string file = fmt::format("{}/{}", step_path, ckpt::local_manifest_file);
-    const ckpt::Manifest manifest = ckpt::parse_manifest(io::read_file(file), file);
+    const ckpt::Manifest manifest = ckpt::parse_manifest(ckpt::read_step_file(file), file);
     return loaded && ckpt::on_branch(manifest, *loaded);
 }
 
