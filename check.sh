@@ -8,10 +8,11 @@ usage() {
 Usage: ./check.sh [--all] [--long] [--fuzz] [--preset NAME] [--jobs N]
   (nothing)  build and run the quick suite: about 25 minutes on 2 cores, dependencies included
   --all      also compare with the live libraries (PyTorch, transformers, tokenizers), run the long
-             tests, and run the unit tests under the address and undefined-behaviour sanitizers:
-             about 50 minutes
+             tests, and run the unit tests and each fuzzer under the address and undefined-behaviour
+             sanitizers: about 50 minutes
   --long     also run the proofs (ctest label proof), which may take hours
-  --fuzz     also run the fuzzers, 2,000 runs of each
+  --fuzz     also run each fuzzer for 10 minutes
+  --fuzz-seconds N  time of each fuzzer, with --all by default 20
   --preset NAME  build preset, by default release; dev has debug information
   --jobs N   number of compilers that run at a time, by default the number of cores; one more test
              than that runs at a time
@@ -21,14 +22,21 @@ END
 cd "$(dirname "$0")"
 all=0
 long=0
-fuzz=0
+fuzz_s=0
 preset=release
 jobs=$(nproc)
 while [ $# -gt 0 ]; do
     case $1 in
-        --all) all=1 ;;
+        --all)
+            all=1
+            [ "$fuzz_s" != 0 ] || fuzz_s=20
+            ;;
         --long) long=1 ;;
-        --fuzz) fuzz=1 ;;
+        --fuzz) fuzz_s=600 ;;
+        --fuzz-seconds)
+            fuzz_s=${2:?--fuzz-seconds needs a number}
+            shift
+            ;;
         --preset)
             preset=${2:?--preset needs a name}
             shift
@@ -107,10 +115,10 @@ if [ $long = 1 ]; then
     step "proofs"
     run proof "$preset" -L '^proof$' --timeout 14400
 fi
-if [ $fuzz = 1 ]; then
+if [ "$fuzz_s" != 0 ]; then
     step "fuzzers"
-    if build fuzz fuzzers; then
-        run fuzz fuzz -L '^fuzz$'
+    if build asan fuzzers; then
+        LM_FUZZ_SECONDS=$fuzz_s run fuzz asan -L '^fuzz$' --timeout $((fuzz_s + 300))
     else
         results+=("build/results/fuzz.xml")
     fi

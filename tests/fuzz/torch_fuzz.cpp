@@ -2,28 +2,11 @@
 // libFuzzer: any bytes as a file of torch.save. Opening it throws Error(failure), or all its float
 // tensors can be read.
 #include <cstdlib>
-#include <cstring>
 
 #include "base/error.hpp"
-#include "ckpt/format/elements.hpp"
 #include "convert/torch/pickle_reader.hpp"
 #include "convert/torch/torch_file.hpp"
 #include "fuzz_files.hpp"
-
-// Conversions of elements are not under test, and clang 14 cannot compile those of fp16 for x86.
-namespace lm {
-
-i64 size_of(DType dtype) {
-    return dtype == DType::fp32 ? 4 : 2;
-}
-std::string_view name_of(DType) {
-    return "float";
-}
-void ckpt::convert_elements(const void* from, DType from_type, void* to, DType, i64 n) {
-    std::memcpy(to, from, static_cast<std::size_t>(n * size_of(from_type)));
-}
-
-}  // namespace lm
 
 namespace {
 
