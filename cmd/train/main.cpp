@@ -3,6 +3,7 @@
 #include "cli/main.hpp"
 #include "base/error.hpp"
 #include "base/log.hpp"
+#include "cli/signals.hpp"
 #include "comm/hang_story.hpp"
 #include "comm/launch.hpp"
 #include "io/file.hpp"
@@ -97,13 +98,20 @@ int run(const config::TrainFlags& flags, const std::string& command_line, comm::
     return static_cast<int>(train::run(*config, world, launch.describe(), recorder, timeout_s));
 }
 
-// Connects the ranks and runs the chosen action. Sets `began` when the training begins.
-int join_and_run(config::TrainFlags& flags, const std::string& command_line, bool& began) {
+// Connects the ranks and runs the chosen action. `trains`: the action is a training. Sets `began`
+// when the training begins.
+int join_and_run(config::TrainFlags& flags, const std::string& command_line, bool trains,
+                 bool& began) {
     comm::FlightRecorder recorder = comm::FlightRecorder::shared();  // must outlive the groups
     const double timeout_s = 60 * flags.rank_checks.timeout_min;
-    const auto launch = comm::launch({.timeout_s = timeout_s,
-                                      .recorder = &recorder,
-                                      .rendezvous = flags.device.choice != "cpu"});
+    comm::LaunchOptions options{.timeout_s = timeout_s,
+                                .recorder = &recorder,
+                                .rendezvous = train::may_have_gpu(flags.device.choice)};
+    if (trains) {
+        options.shared_directory = flags.checkpoints.save;
+        options.stop_signal = cli::stop_signal_name;
+    }
+    const auto launch = comm::launch(options);
     return comm::with_one_error(
         *launch, [&] { return run(flags, command_line, *launch, recorder, timeout_s, began); });
 }
@@ -171,7 +179,7 @@ int main(int argc, char** argv) {
         if (!dumps.empty()) return explain(dumps);
         const std::string command_line = cli::command_line(argc, argv);
         if (trains()) train::catch_signals();
-        const auto joined = [&] { return join_and_run(flags, command_line, began); };
+        const auto joined = [&] { return join_and_run(flags, command_line, trains(), began); };
         return trains() ? train::with_end_status(flags.logging.status_file, joined) : joined();
     };
     return cli::run_main(argc, argv, options, body, on_error);

@@ -102,8 +102,18 @@ MeetingPoint meeting_point_of_slurm(const Environment& get) {
         .port = is_set(get, "MASTER_PORT")
                     ? port_of(get)
                     : static_cast<int>(first_job_port + (job * 16 + step) % n_job_ports),
-        .token = fmt::format("slurm {}.{}", job, step),
+        .token = {},
+        .start = fmt::format("slurm {}.{}.{}", job, step, text_of(get, "SLURM_RESTART_COUNT")),
     };
+}
+
+MeetingPoint meeting_point_of_torchrun(const Launched& launched, const Environment& get) {
+    MeetingPoint point{.host = required_text(get, "MASTER_ADDR"), .port = port_of(get)};
+    // Without TORCHELASTIC_RESTART_COUNT: after a restart its value may differ between the nodes.
+    point.start =
+        fmt::format("{} ranks, run {}", launched.size, text_of(get, "TORCHELASTIC_RUN_ID"));
+    point.agent_store = text_of(get, "TORCHELASTIC_USE_AGENT_STORE") == "True";
+    return point;
 }
 
 }  // namespace
@@ -146,15 +156,9 @@ std::string key_of_start(const Environment& get) {
 }
 
 MeetingPoint meeting_point(const Launched& launched, const Environment& get) {
-    MeetingPoint point;
-    if (launched.by == Launcher::slurm) {
-        point = meeting_point_of_slurm(get);
-    } else {
-        point.host = required_text(get, "MASTER_ADDR");
-        point.port = port_of(get);
-        point.token = fmt::format("{} ranks at port {}", launched.size, point.port);
-    }
-    if (const char* token = get("LM_RENDEZVOUS_TOKEN")) point.token = token;
+    MeetingPoint point = launched.by == Launcher::slurm ? meeting_point_of_slurm(get)
+                                                        : meeting_point_of_torchrun(launched, get);
+    point.token = text_of(get, "LM_RENDEZVOUS_TOKEN");
     return point;
 }
 

@@ -56,13 +56,14 @@ std::string key_of_start(const Environment& get = environment_of_process);
 struct MeetingPoint {
     std::string host;   // address of rank 0: a name, or IPv4 or IPv6
     int port = 0;       // port on which rank 0 listens
-    std::string token;  // equal for all ranks of a job; connections with another token are refused
+    std::string token;  // LM_RENDEZVOUS_TOKEN: a secret of the job's ranks; empty: not set
+    std::string start;  // names the job and its start; equal for all ranks; not secret
+    // The agent of torchrun serves a key-value store at this port, which the ranks cannot use.
+    bool agent_store = false;
 };
 // Returns the address that MASTER_ADDR and MASTER_PORT state. Under srun, the default host is the
 // first host of the step's node list, and the default port is computed from the ids of job and step
-// (20000 to 31999). The token is the value of LM_RENDEZVOUS_TOKEN. Its default states the ids of
-// job and step under srun, else the number of ranks and the port. Throws Error(usage) naming a
-// variable that is missing or invalid.
+// (20000 to 31999). Throws Error(usage) naming a variable that is missing or invalid.
 MeetingPoint meeting_point(const Launched& launched,
                            const Environment& get = environment_of_process);
 

@@ -6,7 +6,9 @@
 
 #include <cmath>
 
+#include "base/hash.hpp"
 #include "base/launcher.hpp"
+#include "base/log.hpp"
 #include "comm/mpi/plugin.hpp"
 #include "comm/self/group.hpp"
 #include "comm/tcp/rendezvous.hpp"
@@ -73,12 +75,36 @@ std::unique_ptr<Launch> join_by_mpi(const Launched& launched, const LaunchOption
     return launch;
 }
 
+// Decides where the ranks find the hub's port and the job's token (comm/tcp/proof.hpp).
+Meeting meeting_of(const Launched& launched, const LaunchOptions& options) {
+    const MeetingPoint point = meeting_point(launched);
+    Meeting meeting{.rank = launched.rank,
+                    .size = launched.size,
+                    .host = point.host,
+                    .port = point.port,
+                    .token = point.token};
+    if (point.agent_store) meeting.store_key = "lm-utils/" + point.start;
+    if (!meeting.token.empty()) return meeting;
+    if (!options.shared_directory.empty()) {
+        // The mark ".tmp." shows that a file that a killed start has left can be removed.
+        meeting.token_file = fmt::format("{}/rendezvous.tmp.{:016x}", options.shared_directory,
+                                         hash64(fmt::format("{} {}", point.start, point.port)));
+    } else if (!point.agent_store) {
+        meeting.token = point.start;
+        if (launched.rank == 0) {
+            warn(
+                "{}: the ranks have no secret, so any program that reaches this port can join the "
+                "job: export LM_RENDEZVOUS_TOKEN=$(openssl rand -hex 32) for all ranks",
+                place_of(meeting));
+        }
+    }
+    return meeting;
+}
+
 std::unique_ptr<Launch> join_without_mpi(const LaunchOptions& options) {
     const Launched launched = launched_by({Launcher::torchrun, Launcher::slurm});
     if (launched.size > 1 && options.rendezvous) {
-        const MeetingPoint point = meeting_point(launched);
-        const Meeting meeting{launched.rank, launched.size, point.host, point.port, point.token};
-        auto world = std::make_unique<TcpWorld>(meeting, options);
+        auto world = std::make_unique<TcpWorld>(meeting_of(launched, options), options);
         world->join();
         return world;
     }

@@ -28,6 +28,13 @@ struct LaunchOptions {
     // find rank 0 by the environment variables of torchrun or Slurm. Set this member only in
     // programs that use NCCL for their tensors.
     bool rendezvous = false;
+    // A directory that all ranks share, such as that of --save; empty: none. Over TCP, rank 0 gives
+    // the job's token to the other ranks in a file of this directory, which it removes when all
+    // ranks have connected.
+    std::string shared_directory;
+    // Returns the name of the signal that asks this process to stop, or nullptr. Ranks that wait to
+    // be connected over TCP then throw JointError(run_again). Empty: signals have their own effect.
+    std::function<const char*()> stop_signal;
     // Maximum number of elements of one MPI call. Larger operations are divided into several calls.
     // Tests use a smaller number.
     i64 max_count = i64{1} << 30;

@@ -3,6 +3,10 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <map>
+#include <utility>
+
 namespace lm::comm {
 
 std::string_view name_of(OperationKind kind) {
@@ -13,6 +17,24 @@ std::string_view name_of(OperationKind kind) {
 
 std::string_view name_of(Reduction reduction) {
     return reduction == Reduction::sum ? "sum" : "max";
+}
+
+i64 Operation::input_bytes(int member, int size) const {
+    switch (kind) {
+        case OperationKind::all_reduce:
+        case OperationKind::all_gather:
+        case OperationKind::send:
+            return bytes();
+        case OperationKind::reduce_scatter:
+            return bytes() * size;
+        case OperationKind::broadcast:
+            return peer == member ? bytes() : 0;
+        case OperationKind::barrier:
+        case OperationKind::split:
+        case OperationKind::receive:
+            break;
+    }
+    return 0;
 }
 
 bool Operation::agrees_with(const Operation& other) const {
@@ -40,6 +62,21 @@ std::string Operation::str() const {
             break;
     }
     return std::string(name_of(kind));
+}
+
+std::vector<std::vector<int>> split_members(std::span<const SplitChoice> choices) {
+    std::map<i64, std::vector<int>> parts;
+    for (size_t i = 0; i < choices.size(); ++i) {
+        const auto member = static_cast<int>(i);
+        parts[choices[i].color >= 0 ? choices[i].color : -1 - i64{member}].push_back(member);
+    }
+    std::vector<std::vector<int>> groups;
+    for (auto& [color, members] : parts) {
+        std::ranges::stable_sort(
+            members, {}, [&](int member) { return choices[static_cast<size_t>(member)].key; });
+        groups.push_back(std::move(members));
+    }
+    return groups;
 }
 
 std::string ranks_text(const std::vector<int>& ranks, int n_all) {

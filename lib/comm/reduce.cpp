@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "comm/reduce.hpp"
 
-#include <cstring>
+#include <algorithm>
 
 #include "base/error.hpp"
 
@@ -49,7 +49,8 @@ struct Max {
 };
 
 template <typename Element, typename Op>
-void reduce_as(std::span<const void* const> inputs, i64 offset, i64 n, void* out) {
+void reduce_block_as(std::span<const void* const> inputs, i64 offset, i64 n,
+                     typename Element::Stored* out) {
     using Stored = typename Element::Stored;
     typename Element::Value sums[reduce_block];
     const auto* first = static_cast<const Stored*>(inputs[0]) + offset;
@@ -58,8 +59,16 @@ void reduce_as(std::span<const void* const> inputs, i64 offset, i64 n, void* out
         const auto* x = static_cast<const Stored*>(input) + offset;
         for (i64 i = 0; i < n; ++i) sums[i] = Op::of(sums[i], Element::load(x[i]));
     }
-    auto* target = static_cast<Stored*>(out);
-    for (i64 i = 0; i < n; ++i) target[i] = Element::store(sums[i]);
+    for (i64 i = 0; i < n; ++i) out[i] = Element::store(sums[i]);
+}
+
+template <typename Element, typename Op>
+void reduce_as(std::span<const void* const> inputs, i64 offset, i64 n, void* out) {
+    auto* const target = static_cast<typename Element::Stored*>(out);
+    for (i64 at = 0; at < n; at += reduce_block) {
+        reduce_block_as<Element, Op>(inputs, offset + at, std::min(reduce_block, n - at),
+                                     target + at);
+    }
 }
 
 template <typename Element>
@@ -73,7 +82,6 @@ void reduce_as(Reduction reduction, std::span<const void* const> inputs, i64 off
 
 void reduce(DType dtype, Reduction reduction, std::span<const void* const> inputs, i64 offset,
             i64 n, void* out) {
-    LM_CHECK(n <= reduce_block, "expected n <= {}, got {}", reduce_block, n);
     switch (dtype) {
         case DType::fp32:
             return reduce_as<Plain<float>>(reduction, inputs, offset, n, out);

@@ -10,12 +10,13 @@
 
 namespace lm::comm {
 
-constexpr i64 reduce_block = 2048;  // elements; their accumulators are on the stack
+// Accumulators of this number of elements are on the stack.
+constexpr i64 reduce_block = 2048;
 
 // Writes out[i] = inputs[0][offset + i] + inputs[1][offset + i] + ... (or their maximum) for i in
-// [0, n), n <= reduce_block. Each input has at least offset + n elements of `dtype`; out is [n].
-// 16-bit floats are added in fp32 and rounded once. `out` may be the elements [offset, offset + n)
-// of one of the inputs.
+// [0, n). Each input has at least offset + n elements of `dtype`; out is [n]. 16-bit floats are
+// added in fp32 and rounded once. `out` may be the elements [offset, offset + n) of one of the
+// inputs.
 void reduce(DType dtype, Reduction reduction, std::span<const void* const> inputs, i64 offset,
             i64 n, void* out);
 

@@ -165,9 +165,9 @@ namespace {
 
 }  // namespace
 
-int open_regular(const std::string& path, int flags) {
+int open_regular(const std::string& path, int flags, unsigned mode) {
     const auto open = [&](int more) {
-        return retried([&] { return ::open(path.c_str(), flags | O_CLOEXEC | more, 0666); });
+        return retried([&] { return ::open(path.c_str(), flags | O_CLOEXEC | more, mode); });
     };
     // O_NONBLOCK: open() of a FIFO does not wait. On a regular file it only has the effect that
     // open() fails while another process holds a lease on the file (open(2)).
@@ -186,8 +186,9 @@ int open_regular(const std::string& path, int flags) {
     return fd.release();
 }
 
-int create(const std::string& path, int flags) {
-    const int fd = faulted("create", path) ? -1 : open_regular(path, O_CREAT | O_NOFOLLOW | flags);
+int create(const std::string& path, int flags, unsigned mode) {
+    const int fd =
+        faulted("create", path) ? -1 : open_regular(path, O_CREAT | O_NOFOLLOW | flags, mode);
     if (fd >= 0) return fd;
     if (errno == EEXIST && (flags & O_EXCL)) return -1;
     if (errno == ENOENT) no_parent(path, "create");

@@ -27,12 +27,13 @@ namespace checked {
 // Opens a regular file with O_CLOEXEC | `flags` and returns the descriptor, or -1 with errno.
 // Throws for a FIFO, socket, device or directory, and with O_NOFOLLOW for a link, naming its kind.
 // Never waits for the other end of a FIFO.
-int open_regular(const std::string& path, int flags);
+int open_regular(const std::string& path, int flags, unsigned mode = 0666);
 // Opens `path`, a name that this toolkit chose, for writing with O_CREAT | `flags` as
 // open_regular() does, and returns the descriptor. Does not follow a link, because a link in a
 // shared directory may lead to a file of the user. Returns -1 when the file exists already and
-// `flags` contains O_EXCL.
-int create(const std::string& path, int flags);
+// `flags` contains O_EXCL. A new file gets the permissions `mode`, without those that the umask
+// denies.
+int create(const std::string& path, int flags, unsigned mode = 0666);
 // Opens `path`, a name that the user gave, to append to it; creates the file if needed. Follows
 // links, and opens pipes and devices, such as /dev/stderr.
 int append_to(const std::string& path);

@@ -168,6 +168,15 @@ std::string claim_gpu(i64 place) {
     }
 }
 
+bool may_have_gpu(const std::string& choice) {
+    if (choice != "auto") return choice == "cuda";
+    if (!has_driver()) return false;
+    const std::optional<i64> place = rank_on_host();
+    const std::string why = place ? claim_gpu(*place) : "";
+    if (!why.empty()) note("computing on the CPU: {}", why);
+    return why.empty();
+}
+
 bool choose_gpus(const std::string& choice, comm::Group& world) {
     if (choice != "auto") return choice == "cuda";
     const i64 place = place_of(world);

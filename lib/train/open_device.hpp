@@ -22,6 +22,11 @@ const cuda::Plugin& cuda_plugin();
 // because the plugin does not work without a driver, and opening its libraries takes long.
 bool has_driver();
 
+// Returns whether this rank can be one that computes on a GPU, before the ranks are connected.
+// `choice`: the value of --device. With "auto", there is a driver, and this rank can claim the GPU
+// of its place on the host if the launcher states that place.
+bool may_have_gpu(const std::string& choice);
+
 // Returns whether the run computes on GPUs. `choice`: the value of --device. With "auto", each rank
 // that has a driver calls claim_gpu(); the function returns true when all ranks can use a GPU and
 // false when no rank can, and throws JointError(usage) when only some ranks can. Collective.

@@ -25,7 +25,10 @@ using Body = std::function<void(comm::Group& world)>;
 void run_over_tcp(int n_ranks, const Body& body) {
     comm::Meeting meeting{.rank = 0, .size = n_ranks, .host = "127.0.0.1", .token = "partners"};
     meeting.port = 20000 + ::getpid() % 12000;
-    while (test::error_of([&] { (void)comm::listen_on(meeting.port); }) != "no error") {
+    bool everywhere = false;
+    while (test::error_of([&] {
+               (void)comm::listen_on(meeting.host, meeting.port, comm::Deadline(0), &everywhere);
+           }) != "no error") {
         ++meeting.port;
     }
     std::vector<std::string> errors(static_cast<size_t>(n_ranks));

@@ -8,7 +8,7 @@
 
 namespace lm::comm {
 
-constexpr int mpi_plugin_abi = 7;
+constexpr int mpi_plugin_abi = 8;
 constexpr const char* mpi_plugin_symbol = "lm_mpi_plugin";
 
 struct MpiPlugin {

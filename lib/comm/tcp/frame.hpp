@@ -5,6 +5,7 @@
 #pragma once
 
 #include <algorithm>
+#include <array>
 #include <cstring>
 #include <string>
 #include <vector>
@@ -15,6 +16,8 @@ namespace lm::comm {
 
 enum class FrameKind : u32 {
     hello = 1,  // rank to hub, the first frame: a Hello
+    challenge,  // hub to rank, the reply to a hello: a Challenge
+    proof,      // rank to hub, the reply to a challenge: a Proof
     welcome,    // hub to all ranks: every rank has connected
     post,       // rank to hub: the rank's contribution to a collective
     result,     // hub to each member: the result of a collective
@@ -41,6 +44,10 @@ struct Frame {
 
 using FrameBytes = std::vector<std::byte>;
 
+// The largest number of bytes in a contribution, a result or a message, and in another frame.
+constexpr u32 max_frame_bytes = u32{1} << 30;
+constexpr u32 max_text_bytes = u32{64} << 10;
+
 inline Operation operation_of(const Frame& frame) {
     return {static_cast<OperationKind>(frame.operation),
             static_cast<Reduction>(frame.reduction),
@@ -51,19 +58,24 @@ inline Operation operation_of(const Frame& frame) {
             nullptr};
 }
 
-// The bytes that follow the frame of a hello.
+constexpr char hello_magic[8] = {'l', 'm', '-', 'm', 'e', 'e', 't', '3'};
+using Nonce = std::array<u8, 32>;  // random bytes that are used once
+using Proof = std::array<u8, 32>;  // comm/tcp/proof.hpp
+
 struct Hello {
     char magic[8];
-    char token[40];  // digest of the job's token
-    i32 size;        // number of ranks of the job
+    Nonce nonce;
+    i32 size;  // number of ranks of the job
     char host[64];
 };
+static_assert(sizeof(Hello) == 108, "a proof covers all bytes, so there is no padding");
 
-// The bytes of a rank's contribution to a split, and of the split's result.
-struct SplitPost {
-    i64 color;
-    i64 key;
+struct Challenge {
+    Nonce nonce;
+    Proof proof;  // the hub knows the token
 };
+
+// The bytes of the result of a split. A rank's contribution is a SplitChoice.
 struct SplitResult {
     u64 group;  // number of the new group
     i32 rank;   // this rank's number in the new group
@@ -75,9 +87,10 @@ FrameBytes bytes_of(const T& value) {
     const auto* const begin = reinterpret_cast<const std::byte*>(&value);
     return {begin, begin + sizeof value};
 }
+// Returns the first max_text_bytes of a text.
 inline FrameBytes bytes_of_text(const std::string& text) {
     const auto* const begin = reinterpret_cast<const std::byte*>(text.data());
-    return {begin, begin + text.size()};
+    return {begin, begin + std::min<size_t>(text.size(), max_text_bytes)};
 }
 inline std::string text_of_bytes(const FrameBytes& bytes) {
     return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};

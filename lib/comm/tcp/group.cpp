@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "base/error.hpp"
+#include "comm/tcp/frame_check.hpp"
 
 namespace lm::comm {
 namespace {
@@ -65,10 +66,12 @@ Frame TcpGroup::frame_of(const Operation& o, i64 number) const {
 i64 TcpGroup::start(const Operation& o) {
     world_.check_failure();
     const auto* const data = static_cast<const std::byte*>(o.in);
-    const i64 n_bytes = o.kind == OperationKind::reduce_scatter ? o.bytes() * size() : o.bytes();
-    FrameBytes bytes;  // a copy, because the caller may change its memory after a send
-    const bool contributes = o.kind != OperationKind::broadcast || o.peer == rank();
-    if (data != nullptr && contributes) bytes.assign(data, data + n_bytes);
+    if (o.n > max_elements(o, size())) {
+        run_error(fmt::format("group '{}'", name()), "{}: TCP carries at most {} elements: use MPI",
+                  o.str(), max_elements(o, size()));
+    }
+    // A copy, because the caller may change its memory after a send.
+    const FrameBytes bytes(data, data + o.input_bytes(rank(), size()));
     if (o.kind == OperationKind::send) {
         world_.send(frame_of(o, n_sent_[o.peer]++), bytes);
         return 0;  // the send is done, because the receiver's process stores the message
@@ -120,7 +123,7 @@ bool TcpGroup::done(i64 handle) {
 std::unique_ptr<Group> TcpGroup::make_part(int color, int key, std::string part_name) {
     const Started started{{OperationKind::split}, {id_, -1, next_collective_number()}};
     world_.send(frame_of({OperationKind::split}, started.key.number),
-                bytes_of(SplitPost{color, key}));
+                bytes_of(SplitChoice{color, key}));
     const auto part = read_as<SplitResult>(wait_for(started));
     return std::make_unique<TcpGroup>(world_, part.group, part.rank, part.size,
                                       std::move(part_name));

@@ -10,31 +10,24 @@
 #include <cstring>
 #include <numeric>
 
+#include "base/log.hpp"
+#include "base/machine.hpp"
 #include "base/threads.hpp"
 #include "comm/reduce.hpp"
+#include "comm/tcp/frame_check.hpp"
 
 namespace lm::comm {
 namespace {
 
-constexpr double hello_s = 5;  // a connection must send its hello within this time
-// A connection is unidentified until its hello has been received. The hub keeps at most this many
+constexpr double proof_s = 10;  // a connection must send its proof within this time
+// A connection is unidentified until its proof has been received. The hub keeps at most this many
 // unidentified connections, plus one for each rank, because all ranks may connect at once.
 constexpr i64 max_unidentified = 256;
-constexpr size_t hello_bytes = sizeof(Frame) + sizeof(Hello);
+// The port may be held by the ending process of an earlier start.
+constexpr double wait_for_port_s = 5;
 
 std::shared_ptr<const FrameBytes> shared(FrameBytes bytes) {
     return std::make_shared<const FrameBytes>(std::move(bytes));
-}
-
-// Removes a frame from the front of `in`. Returns false when the frame has not arrived completely.
-bool extract(FrameBytes& in, Frame& frame, FrameBytes& bytes) {
-    if (in.size() < sizeof frame) return false;
-    frame = read_as<Frame>(in);
-    if (in.size() < sizeof frame + frame.n_bytes) return false;
-    const auto begin = in.begin() + sizeof frame;
-    bytes.assign(begin, begin + frame.n_bytes);
-    in.erase(in.begin(), begin + frame.n_bytes);
-    return true;
 }
 
 }  // namespace
@@ -51,15 +44,25 @@ TcpHub::TcpHub(const Meeting& meeting, double timeout_s)
 }
 
 void TcpHub::start() {
-    listener_ = listen_on(meeting_.port);
-    meeting_.port = port_of(listener_);  // the system chooses the port when it was 0
+    bool everywhere = false;
+    const int port = meeting_.store_key.empty() ? meeting_.port : 0;
+    listeners_ = listen_on(meeting_.host, port, Deadline(wait_for_port_s), &everywhere);
+    port_ = port_of(listeners_[0]);  // the system chooses the port when it was 0
+    if (everywhere) {
+        note("{}: this is not an address of {} itself: listening on all its addresses",
+             place_of(meeting_), host_name());
+    }
     allow_connections(meeting_.size + max_unidentified);
-    poller_.add(listener_.fd());
-    deadline_ = Deadline(timeout_s_);  // for the hellos of all ranks
+    for (const Socket& listener : listeners_) poller_.add(listener.fd());
+    std::array<Socket, 2> pair = socket_pair();
+    rank0_ = std::move(pair[0]);
+    place(add(std::move(pair[1])), 0, host_name());
+    deadline_ = Deadline(timeout_s_);  // for the proofs of all ranks
     thread_ = start_thread([this] { serve(); });
 }
 
 TcpHub::~TcpHub() {
+    rank0_.reset();  // if connection_of_rank0() was not called
     if (thread_.joinable()) thread_.join();
 }
 
@@ -69,33 +72,52 @@ bool TcpHub::over() const {
     return stop_.load() || ((started_ || failed_) && n_connected_ == 0);
 }
 
-void TcpHub::serve() {
-    constexpr double longest_wait_s = 0.2;  // time between two checks of stop_ and the deadlines
-    while (!over()) {
-        bool knocked = false;
-        for (const epoll_event& event : poller_.wait(longest_wait_s)) {
-            const int fd = event.data.fd;
-            knocked = knocked || fd == listener_.fd();
-            const auto found = peers_.find(fd);
-            if (found == peers_.end()) continue;  // the listener, or a peer dropped in this loop
-            Peer& peer = found->second;
-            if ((event.events & EPOLLOUT) != 0) write(peer);
-            if ((event.events & ~EPOLLOUT) != 0 && !read(peer)) drop(peer, errno);
+// An exception fails the job, and the hub continues to send the failure. After an exception of the
+// failed job it closes all connections, which also ends the ranks.
+void TcpHub::serve() noexcept {
+    try {
+        try {
+            while (!over()) serve_once();
+        } catch (const std::exception& exception) {
+            const Error error = error_of(exception);
+            fail(0, error.code(), fmt::format("rank 0 on {}: {}", hosts_[0], error.what()));
+            while (!over()) serve_once();
         }
-        drop_unidentified();
-        // Accepts connections only after the loop, because a new connection may get the descriptor
-        // of a dropped connection, whose remaining events are not for the new connection. Accepts
-        // all waiting connections, so that the system's queue does not overflow.
-        while (knocked && listener_ && accept_one()) drop_unidentified();
-        if (!started_ && !failed_ && deadline_.passed()) fail(-1, Exit::failure, missing_text());
+    } catch (...) {
+        peers_.clear();
     }
+}
+
+void TcpHub::serve_once() {
+    constexpr double longest_wait_s = 0.2;  // time between two checks of stop_ and the deadlines
+    std::vector<int> knocked;
+    for (const epoll_event& event : poller_.wait(longest_wait_s)) {
+        const int fd = event.data.fd;
+        const auto found = peers_.find(fd);
+        if (found == peers_.end()) {  // a listener, or a peer dropped in this loop
+            knocked.push_back(fd);
+            continue;
+        }
+        Peer& peer = found->second;
+        if ((event.events & EPOLLOUT) != 0) write(peer);
+        if ((event.events & ~EPOLLOUT) != 0 && !read(peer)) drop(peer, errno);
+    }
+    drop_unidentified();
+    // Accepts connections only after the loop, because a new connection may get the descriptor
+    // of a dropped connection, whose remaining events are not for the new connection. Accepts
+    // all waiting connections, so that the system's queue does not overflow.
+    for (const int fd : knocked) {
+        while (accept_one(fd)) drop_unidentified();
+    }
+    if (!started_ && !failed_ && deadline_.passed()) fail(-1, Exit::failure, missing_text());
 }
 
 // ---- Letting ranks in --------------------------------------------------------------------------
 
-// Accepts one connection. Returns false when no connection waits to be accepted.
-bool TcpHub::accept_one() {
-    Socket socket(accept4(listener_.fd(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
+// Accepts one connection of a listener. Returns false when none waits to be accepted.
+bool TcpHub::accept_one(int listener) {
+    if (std::ranges::find(listeners_, listener, &Socket::fd) == listeners_.end()) return false;
+    Socket socket(accept4(listener, nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
     if (!socket && (errno == EMFILE || errno == ENFILE) && !unidentified_.empty()) {
         // No file descriptor is free: drops the oldest unidentified connection and retries.
         drop(peers_.at(unidentified_.begin()->second), 0);
@@ -103,58 +125,82 @@ bool TcpHub::accept_one() {
     }
     if (!socket) return errno == ECONNABORTED || errno == EINTR;
     socket.tune();
-    const int fd = socket.fd();
-    poller_.add(fd);
-    const i64 number = n_accepted_++;
-    peers_.insert_or_assign(
-        fd, Peer{.socket = std::move(socket), .number = number, .hello_by = Deadline(hello_s)});
-    unidentified_[number] = fd;  // in the order of their connection
+    const Peer& peer = add(std::move(socket));
+    unidentified_[peer.number] = peer.socket.fd();  // in the order of their connection
+    ++n_accepted_;
     return true;
 }
 
-// Drops the connections that have not sent a hello in time. If there are still too many
+TcpHub::Peer& TcpHub::add(Socket socket) {
+    const int fd = socket.fd();
+    poller_.add(fd);
+    return peers_
+        .insert_or_assign(fd, Peer{.socket = std::move(socket),
+                                   .number = n_accepted_.load(),
+                                   .proof_by = Deadline(proof_s)})
+        .first->second;
+}
+
+// Drops the connections that have not sent a proof in time. If there are still too many
 // unidentified connections, drops the oldest of them.
 void TcpHub::drop_unidentified() {
     const i64 most = meeting_.size + max_unidentified;
     while (!unidentified_.empty()) {
         Peer& oldest = peers_.at(unidentified_.begin()->second);
         const bool too_many = static_cast<i64>(unidentified_.size()) > most;
-        if (!too_many && !oldest.hello_by.passed()) return;
+        if (!too_many && !oldest.proof_by.passed()) return;
         drop(oldest, 0);
     }
 }
 
-// Identifies the sender of a hello as a rank. Returns false when the connection must be dropped.
-bool TcpHub::admit(Peer& peer, const Frame& frame, const FrameBytes& bytes) {
-    if (frame.kind != FrameKind::hello || bytes.size() != sizeof(Hello)) return false;
-    const auto hello = read_as<Hello>(bytes);
-    const auto token = token_digest(meeting_);
-    if (std::memcmp(hello.magic, hello_magic, sizeof hello_magic) != 0 ||
-        std::memcmp(hello.token, token.data(), token.size()) != 0) {
-        return false;
-    }
-    const int rank = frame.from;
-    if (hello.size != meeting_.size || rank < 0 || rank >= hello.size) {
+// Handles a frame of an unidentified connection, whose kind and size are right. Returns false when
+// the connection must be dropped.
+bool TcpHub::identify(Peer& peer, const Frame& frame, const FrameBytes& bytes) {
+    if (!peer.hello) return challenge(peer, frame.from, read_as<Hello>(bytes));
+    return is_equal(read_as<Proof>(bytes), peer.expected) && admit(peer);
+}
+
+bool TcpHub::challenge(Peer& peer, int rank, const Hello& hello) {
+    if (std::memcmp(hello.magic, hello_magic, sizeof hello_magic) != 0) return false;
+    Challenge challenge{.nonce = random_nonce(), .proof = {}};
+    const auto proof = [&](Prover prover) {
+        return prove(meeting_.token, prover, rank, hello, challenge.nonce);
+    };
+    challenge.proof = proof(Prover::hub);
+    peer.expected = proof(Prover::rank);
+    peer.claimed = rank;
+    peer.hello = hello;
+    send(peer, {.kind = FrameKind::challenge}, shared(bytes_of(challenge)));
+    return true;
+}
+
+// Accepts a connection that has proved that it belongs to the job. Returns false when its rank is
+// not one of this job's other ranks.
+bool TcpHub::admit(Peer& peer) {
+    const int rank = peer.claimed;
+    const Hello& hello = *peer.hello;
+    if (hello.size != meeting_.size || rank < 1 || rank >= meeting_.size) {
         refuse(peer, fmt::format("rank {} of {} connected, but rank 0 expects {} ranks", rank,
                                  hello.size, meeting_.size));
         return false;
     }
-    Peer*& place = ranks_[static_cast<size_t>(rank)];
-    if (place != nullptr) {  // the rank was restarted, so its former process has ended
-        refuse(*place, fmt::format("another process connected as rank {}", rank));
-        drop(*place, 0);
+    if (Peer* const former = ranks_[static_cast<size_t>(rank)]) {  // its process has ended
+        refuse(*former, fmt::format("another process connected as rank {}", rank));
+        drop(*former, 0);
     }
     unidentified_.erase(peer.number);
-    peer.rank = rank;
-    place = &peer;
-    hosts_[static_cast<size_t>(rank)] =
-        std::string(hello.host, strnlen(hello.host, sizeof hello.host));
-    if (++n_connected_ == ranks_.size()) {
-        started_ = true;
-        stop_accepting();
-        send_to_all({.kind = FrameKind::welcome}, shared({}));
-    }
+    place(peer, rank, {hello.host, strnlen(hello.host, sizeof hello.host)});
     return true;
+}
+
+void TcpHub::place(Peer& peer, int rank, std::string host) {
+    peer.rank = rank;
+    ranks_[static_cast<size_t>(rank)] = &peer;
+    hosts_[static_cast<size_t>(rank)] = std::move(host);
+    if (++n_connected_ < ranks_.size()) return;
+    started_ = true;
+    stop_accepting();
+    send_to_all({.kind = FrameKind::welcome}, shared({}));
 }
 
 void TcpHub::refuse(Peer& peer, const std::string& why) {
@@ -162,7 +208,7 @@ void TcpHub::refuse(Peer& peer, const std::string& why) {
 }
 
 void TcpHub::stop_accepting() {
-    listener_.reset();
+    listeners_.clear();
     while (!unidentified_.empty()) drop(peers_.at(unidentified_.begin()->second), 0);
 }
 
@@ -178,8 +224,8 @@ std::string TcpHub::missing_text() const {
 // ---- Connections -------------------------------------------------------------------------------
 
 // Reads from the connection and handles the frames that are complete. Returns false when the
-// connection must be dropped: it is closed (errno is 0), it has failed (errno states how), or its
-// first bytes are not a hello.
+// connection must be dropped: it is closed (errno is 0), it has failed (errno states how), or it
+// has sent an invalid frame.
 bool TcpHub::read(Peer& peer) {
     std::byte piece[1 << 16];
     const ssize_t n = recv(peer.socket.fd(), piece, sizeof piece, MSG_DONTWAIT);
@@ -187,16 +233,46 @@ bool TcpHub::read(Peer& peer) {
     errno = 0;  // for drop(): the connection was closed without an error
     if (n == 0) return false;
     peer.in.insert(peer.in.end(), piece, piece + n);
-    Frame frame;
-    FrameBytes bytes;
-    while (extract(peer.in, frame, bytes)) {
+    while (true) {
+        if (!peer.head) {
+            if (peer.in.size() < sizeof(Frame)) return true;
+            peer.head = read_as<Frame>(peer.in);
+            if (!is_acceptable(peer, *peer.head)) return false;
+        }
+        const Frame frame = *peer.head;
+        if (peer.in.size() - sizeof frame < frame.n_bytes) return true;
+        const auto begin = peer.in.begin() + sizeof frame;
+        FrameBytes bytes(begin, begin + frame.n_bytes);
+        peer.in.erase(peer.in.begin(), begin + frame.n_bytes);
+        peer.head.reset();
         if (peer.rank >= 0) {
             handle(peer, frame, std::move(bytes));
-        } else if (!admit(peer, frame, bytes)) {
+        } else if (!identify(peer, frame, bytes)) {
             return false;
         }
     }
-    return peer.rank >= 0 || peer.in.size() < hello_bytes;  // limits the input before a hello
+}
+
+// Returns whether the hub may receive the bytes that follow a frame. If not, and a rank has sent
+// the frame, fails the job.
+bool TcpHub::is_acceptable(const Peer& peer, const Frame& frame) {
+    if (peer.rank < 0) {
+        return peer.hello ? frame.kind == FrameKind::proof && frame.n_bytes == sizeof(Proof)
+                          : frame.kind == FrameKind::hello && frame.n_bytes == sizeof(Hello);
+    }
+    const auto group = groups_.find(frame.group);
+    const std::string problem = started_
+                                    ? problem_of(frame, peer.rank, meeting_.size,
+                                                 group == groups_.end() ? nullptr : &group->second)
+                                    : "a frame before the start";
+    if (!problem.empty()) fail_invalid(peer.rank, problem);
+    return problem.empty();
+}
+
+void TcpHub::fail_invalid(int rank, const std::string& problem) {
+    fail(rank, Exit::failure,
+         fmt::format("rank {} on {}: sent an invalid frame: {}", rank,
+                     hosts_[static_cast<size_t>(rank)], problem));
 }
 
 // Writes as many bytes as the connection accepts, and the rest at the next EPOLLOUT. When the
@@ -237,7 +313,7 @@ void TcpHub::send(Peer& peer, const Frame& frame, Shared bytes) {
 
 // Sends a frame to a rank; does nothing when the rank's connection has ended.
 void TcpHub::send_to(int rank, const Frame& frame, Shared bytes) {
-    Peer* const peer = ranks_.at(static_cast<size_t>(rank));
+    Peer* const peer = ranks_[static_cast<size_t>(rank)];
     if (peer != nullptr) send(*peer, frame, std::move(bytes));
 }
 
@@ -280,11 +356,9 @@ void TcpHub::handle(Peer& peer, const Frame& frame, FrameBytes bytes) {
     switch (frame.kind) {
         case FrameKind::post:
             return post(frame, std::move(bytes));
-        case FrameKind::message: {
-            const std::vector<int>& members = groups_[frame.group];
-            return send_to(members.at(static_cast<size_t>(frame.peer)), frame,
+        case FrameKind::message:
+            return send_to(groups_[frame.group][static_cast<size_t>(frame.peer)], frame,
                            shared(std::move(bytes)));
-        }
         case FrameKind::question:
             return ask(frame);
         case FrameKind::answer:
@@ -296,7 +370,7 @@ void TcpHub::handle(Peer& peer, const Frame& frame, FrameBytes bytes) {
         case FrameKind::bye:
             peer.said_bye = true;
             return;
-        default:  // only hubs send frames of these kinds
+        default:  // refused by is_acceptable()
             return;
     }
 }
@@ -330,7 +404,9 @@ void TcpHub::post(const Frame& frame, FrameBytes bytes) {
                     fmt::format("operation {}: rank {} calls {}, but rank {} calls {}",
                                 frame.number, p.first.from, first.str(), frame.from, mine.str()));
     }
-    p.bytes.at(static_cast<size_t>(frame.member)) = std::move(bytes);
+    std::optional<FrameBytes>& place = p.bytes[static_cast<size_t>(frame.member)];
+    if (place) return fail_invalid(frame.from, fmt::format("operation {} again", frame.number));
+    place = std::move(bytes);
     if (++p.n_received < n_members) return;
     finish(p);
     posts_.erase(posts);
@@ -342,20 +418,15 @@ void TcpHub::finish(const Posts& posts) {
     const Operation o = operation_of(frame);
     if (o.kind == OperationKind::split) return split(posts);
     FrameBytes all;
-    if (o.kind == OperationKind::broadcast) all = posts.bytes[static_cast<size_t>(o.peer)];
+    if (o.kind == OperationKind::broadcast) all = *posts.bytes[static_cast<size_t>(o.peer)];
     if (o.kind == OperationKind::all_gather) {
-        for (const FrameBytes& bytes : posts.bytes)
-            all.insert(all.end(), bytes.begin(), bytes.end());
+        for (const auto& bytes : posts.bytes) all.insert(all.end(), bytes->begin(), bytes->end());
     }
     if (o.kind == OperationKind::all_reduce || o.kind == OperationKind::reduce_scatter) {
         std::vector<const void*> inputs;  // by member, so that sums have the same bits in every run
-        for (const FrameBytes& bytes : posts.bytes) inputs.push_back(bytes.data());
-        const auto n = static_cast<i64>(posts.bytes[0].size()) / size_of(o.dtype);
-        all = posts.bytes[0];
-        for (i64 at = 0; at < n; at += reduce_block) {
-            reduce(o.dtype, o.reduction, inputs, at, std::min(reduce_block, n - at),
-                   all.data() + at * size_of(o.dtype));
-        }
+        for (const auto& bytes : posts.bytes) inputs.push_back(bytes->data());
+        all = *posts.bytes[0];
+        reduce(o.dtype, o.reduction, inputs, 0, std::ssize(all) / size_of(o.dtype), all.data());
     }
     const Shared result = shared(std::move(all));
     const std::vector<int>& members = groups_[frame.group];
@@ -369,29 +440,19 @@ void TcpHub::finish(const Posts& posts) {
     }
 }
 
-// Forms the groups of a split: members of equal color, ordered by key. A member with a negative
-// color is alone in its group.
+// Registers the groups of a split and sends each member its group.
 void TcpHub::split(const Posts& posts) {
-    struct Member {
-        i64 key;
-        int rank;
-    };
-    std::map<i64, std::vector<Member>> parts;
-    const std::vector<int>& members = groups_[posts.first.group];
-    for (size_t member = 0; member < members.size(); ++member) {
-        const auto post = read_as<SplitPost>(posts.bytes[member]);
-        parts[post.color >= 0 ? post.color : -1 - static_cast<i64>(member)].push_back(
-            {post.key, members[member]});
-    }
+    const std::vector<int> members = groups_[posts.first.group];
+    std::vector<SplitChoice> choices;
+    for (const auto& bytes : posts.bytes) choices.push_back(read_as<SplitChoice>(*bytes));
     Frame frame = posts.first;
     frame.kind = FrameKind::result;
-    for (auto& [color, part] : parts) {
-        std::ranges::stable_sort(part, {}, &Member::key);  // equal keys: by rank
-        SplitResult result{n_groups_++, 0, static_cast<i32>(part.size())};
+    for (const std::vector<int>& joined : split_members(choices)) {
+        SplitResult result{n_groups_++, 0, static_cast<i32>(joined.size())};
         std::vector<int>& ranks = groups_[result.group];
-        for (const Member& member : part) {
-            ranks.push_back(member.rank);
-            send_to(member.rank, frame, shared(bytes_of(result)));
+        for (const int member : joined) {
+            ranks.push_back(members[static_cast<size_t>(member)]);
+            send_to(ranks.back(), frame, shared(bytes_of(result)));
             ++result.rank;
         }
     }

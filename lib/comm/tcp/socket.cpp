@@ -12,55 +12,128 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <chrono>
 #include <cmath>
 #include <cstring>
 #include <memory>
+#include <thread>
 
 #include "base/error.hpp"
 
 namespace lm::comm {
 namespace {
 
-// Blocks until one of the events happens. Returns false at the deadline (errno ETIMEDOUT) or on an
-// error.
+using Addresses = std::unique_ptr<addrinfo, decltype(&freeaddrinfo)>;
+
+// Blocks until one of the events happens. Returns false at the deadline (errno ETIMEDOUT), after a
+// stop signal (ECANCELED), or on an error.
 bool wait_for(int fd, short events, const Deadline& deadline) {
     while (true) {
-        const double left_ms = std::ceil(std::max(deadline.left_s(), 0.0) * 1000);
         pollfd entry{fd, events, 0};
-        const int n = poll(&entry, 1, static_cast<int>(std::min(left_ms, 1e6)));
+        const int n = poll(&entry, 1, static_cast<int>(std::ceil(deadline.sleep_s() * 1000)));
         if (n > 0) return true;
-        if (n == 0 && deadline.passed()) {
-            errno = ETIMEDOUT;
+        if (n < 0 && errno != EINTR) return false;
+        if (deadline.ends_waits()) {
+            errno = deadline.passed() ? ETIMEDOUT : ECANCELED;
             return false;
         }
-        if (n < 0 && errno != EINTR) return false;
     }
 }
 
-Socket bound(int family, int port) {
-    Socket listener(socket(family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+// Returns the addresses of the host. When there are none, returns nullptr and stores the reason.
+Addresses resolve(const std::string& host, int port, std::string* problem) {
+    addrinfo hints{};
+    hints.ai_socktype = SOCK_STREAM;
+    addrinfo* found = nullptr;
+    const int code = getaddrinfo(host.c_str(), std::to_string(port).c_str(), &hints, &found);
+    if (code != 0) *problem = gai_strerror(code);
+    return {code == 0 ? found : nullptr, &freeaddrinfo};
+}
+
+bool is_loopback(const sockaddr* address) {
+    if (address->sa_family == AF_INET6) {
+        return IN6_IS_ADDR_LOOPBACK(&reinterpret_cast<const sockaddr_in6*>(address)->sin6_addr);
+    }
+    constexpr u32 network = 127;
+    return ntohl(reinterpret_cast<const sockaddr_in*>(address)->sin_addr.s_addr) >> 24 == network;
+}
+
+bool means_loopback(const std::string& host) {
+    return host == "localhost" || host == "::1" || host.starts_with("127.");
+}
+
+void set_port(sockaddr* address, int port) {
+    const auto number = htons(static_cast<u16>(port));
+    if (address->sa_family == AF_INET6) {
+        reinterpret_cast<sockaddr_in6*>(address)->sin6_port = number;
+    } else {
+        reinterpret_cast<sockaddr_in*>(address)->sin_port = number;
+    }
+}
+
+// Listens on an address. Returns no socket and sets errno when this is not possible.
+Socket bound(const sockaddr* address, socklen_t size, bool also_ipv4 = false) {
+    Socket listener(socket(address->sa_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
     if (!listener) return {};
     const int on = 1;
-    const int off = 0;
+    const int ipv6_only = also_ipv4 ? 0 : 1;
     setsockopt(listener.fd(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
-    int code = 0;
-    if (family == AF_INET6) {
-        setsockopt(listener.fd(), IPPROTO_IPV6, IPV6_V6ONLY, &off, sizeof off);
-        sockaddr_in6 address{};
-        address.sin6_family = AF_INET6;
-        address.sin6_port = htons(static_cast<u16>(port));
-        code = bind(listener.fd(), reinterpret_cast<sockaddr*>(&address), sizeof address);
-    } else {
-        sockaddr_in address{};
-        address.sin_family = AF_INET;
-        address.sin_port = htons(static_cast<u16>(port));
-        code = bind(listener.fd(), reinterpret_cast<sockaddr*>(&address), sizeof address);
+    if (address->sa_family == AF_INET6) {
+        setsockopt(listener.fd(), IPPROTO_IPV6, IPV6_V6ONLY, &ipv6_only, sizeof ipv6_only);
     }
-    if (code != 0 || listen(listener.fd(), SOMAXCONN) != 0) return {};
+    if (bind(listener.fd(), address, size) != 0 || listen(listener.fd(), SOMAXCONN) != 0) return {};
     return listener;
 }
 
+Socket bound_everywhere(int port) {
+    sockaddr_in6 six{};
+    six.sin6_family = AF_INET6;
+    six.sin6_port = htons(static_cast<u16>(port));
+    Socket listener = bound(reinterpret_cast<const sockaddr*>(&six), sizeof six, true);
+    if (listener || errno == EADDRINUSE) return listener;
+    sockaddr_in four{};  // a host without IPv6
+    four.sin_family = AF_INET;
+    four.sin_port = htons(static_cast<u16>(port));
+    return bound(reinterpret_cast<const sockaddr*>(&four), sizeof four);
+}
+
+// Returns the listeners on the addresses of `host` that this host has. When the port is taken,
+// returns none and sets errno to EADDRINUSE; when no address serves, errno is EADDRNOTAVAIL.
+std::vector<Socket> bound_to(const std::string& host, int port) {
+    std::string problem;
+    const Addresses addresses = resolve(host, port, &problem);
+    std::vector<Socket> listeners;
+    for (const addrinfo* a = addresses.get(); a != nullptr; a = a->ai_next) {
+        if (is_loopback(a->ai_addr) && !means_loopback(host)) continue;
+        if (!listeners.empty()) set_port(a->ai_addr, port_of(listeners[0]));
+        if (Socket listener = bound(a->ai_addr, a->ai_addrlen)) {
+            listeners.push_back(std::move(listener));
+        } else if (errno == EADDRINUSE && listeners.empty()) {
+            return {};
+        }
+    }
+    errno = EADDRNOTAVAIL;
+    return listeners;
+}
+
+// Returns whether the connection's two ends are the same socket. This happens when a process
+// connects to an unused port of its own host and the system gives the connection the same port.
+bool is_to_itself(const Socket& connection) {
+    sockaddr_storage near{}, far{};
+    socklen_t near_size = sizeof near, far_size = sizeof far;
+    return getsockname(connection.fd(), reinterpret_cast<sockaddr*>(&near), &near_size) == 0 &&
+           getpeername(connection.fd(), reinterpret_cast<sockaddr*>(&far), &far_size) == 0 &&
+           near_size == far_size && std::memcmp(&near, &far, near_size) == 0;
+}
+
 }  // namespace
+
+void Deadline::pause(double seconds) const {
+    const Deadline end = sooner(seconds);
+    while (!end.ends_waits()) {
+        std::this_thread::sleep_for(std::chrono::duration<double>(end.sleep_s()));
+    }
+}
 
 bool would_block() {
     return errno == EAGAIN || errno == EINTR;
@@ -142,14 +215,30 @@ void allow_connections(i64 n) {
     setrlimit(RLIMIT_NOFILE, &limit);
 }
 
-Socket listen_on(int port) {
-    Socket listener = bound(AF_INET6, port);
-    if (!listener && errno != EADDRINUSE) listener = bound(AF_INET, port);  // a host without IPv6
-    if (!listener) {
-        run_error(fmt::format("port {}", port), "cannot listen: {}: choose another MASTER_PORT",
-                  std::strerror(errno));
+std::vector<Socket> listen_on(const std::string& host, int port, const Deadline& deadline,
+                              bool* everywhere) {
+    constexpr double pause_s = 0.2;
+    while (true) {
+        std::vector<Socket> listeners = bound_to(host, port);
+        *everywhere = listeners.empty() && errno != EADDRINUSE;
+        if (*everywhere) {
+            if (Socket listener = bound_everywhere(port)) listeners.push_back(std::move(listener));
+        }
+        if (!listeners.empty()) return listeners;
+        if (errno != EADDRINUSE || deadline.ends_waits()) {
+            run_error(fmt::format("port {}", port), "cannot listen: {}: choose another MASTER_PORT",
+                      std::strerror(errno));
+        }
+        deadline.pause(pause_s);
     }
-    return listener;
+}
+
+std::array<Socket, 2> socket_pair() {
+    int ends[2];
+    if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, ends) != 0) {
+        run_error("socketpair", "{}", std::strerror(errno));
+    }
+    return {Socket(ends[0]), Socket(ends[1])};
 }
 
 int port_of(const Socket& listener) {
@@ -163,16 +252,8 @@ int port_of(const Socket& listener) {
 
 Socket connect_to(const std::string& host, int port, const Deadline& deadline,
                   std::string* problem) {
-    addrinfo hints{};
-    hints.ai_socktype = SOCK_STREAM;
-    addrinfo* found = nullptr;
-    const int code = getaddrinfo(host.c_str(), std::to_string(port).c_str(), &hints, &found);
-    if (code != 0) {
-        *problem = gai_strerror(code);
-        return {};
-    }
-    const std::unique_ptr<addrinfo, decltype(&freeaddrinfo)> addresses(found, freeaddrinfo);
-    for (const addrinfo* a = found; a != nullptr; a = a->ai_next) {
+    const Addresses addresses = resolve(host, port, problem);
+    for (const addrinfo* a = addresses.get(); a != nullptr; a = a->ai_next) {
         Socket connection(
             socket(a->ai_family, a->ai_socktype | SOCK_CLOEXEC | SOCK_NONBLOCK, a->ai_protocol));
         if (!connection) continue;
@@ -184,6 +265,7 @@ Socket connect_to(const std::string& host, int port, const Deadline& deadline,
                 error = errno;
             }
         }
+        if (error == 0 && is_to_itself(connection)) error = ECONNREFUSED;
         if (error == 0) return connection;
         *problem = std::strerror(error);
     }

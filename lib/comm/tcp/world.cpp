@@ -13,6 +13,8 @@
 #include "base/threads.hpp"
 #include "comm/flight_dump.hpp"
 #include "comm/tcp/group.hpp"
+#include "comm/tcp/proof.hpp"
+#include "comm/tcp/token_file.hpp"
 
 namespace lm::comm {
 namespace {
@@ -33,20 +35,32 @@ TcpWorld::TcpWorld(const Meeting& meeting, const LaunchOptions& options)
     : meeting_(meeting), options_(options), exceptions_at_start_(std::uncaught_exceptions()) {}
 
 void TcpWorld::join() {
+    const Deadline deadline(options_.timeout_s, options_.stop_signal);
     if (rank() == 0) {
-        hub_ = std::make_unique<TcpHub>(meeting_, options_.timeout_s);
-        hub_->start();
-        meeting_.port = hub_->port();
-    }
-    try {
-        socket_ = join_hub(meeting_, options_.timeout_s);
-    } catch (...) {
-        if (hub_) hub_->stop();  // the hub has already sent the reason to the other ranks
-        throw;
+        start_hub(deadline);
+    } else {
+        socket_ = join_hub(meeting_, deadline);
     }
     group_ = std::make_unique<TcpGroup>(*this, 0, rank(), size(), "world");
     group_->record_to(options_.recorder);
     thread_ = start_thread([this] { read(); });
+}
+
+void TcpWorld::start_hub(const Deadline& deadline) {
+    TokenFile file(meeting_.token_file);  // until all ranks have joined
+    if (meeting_.token.empty()) meeting_.token = random_token();
+    if (!meeting_.token_file.empty()) file.write(meeting_.token);
+    hub_ = std::make_unique<TcpHub>(meeting_, options_.timeout_s);
+    hub_->start();
+    socket_ = hub_->connection_of_rank0();
+    try {
+        publish(meeting_, hub_->port(), deadline);
+        if (wait_for_welcome(socket_, meeting_, deadline)) return;
+        run_error(place_of(meeting_), "the hub of rank 0 has ended");
+    } catch (...) {
+        hub_->stop();  // the hub has already sent the reason to the other ranks
+        throw;
+    }
 }
 
 TcpWorld::~TcpWorld() {
@@ -105,7 +119,8 @@ void TcpWorld::read() {
     const Deadline deadline(forever_s);
     Frame frame;
     FrameBytes bytes;
-    while (socket_.receive_all(std::as_writable_bytes(std::span(&frame, 1)), deadline)) {
+    while (socket_.receive_all(std::as_writable_bytes(std::span(&frame, 1)), deadline) &&
+           frame.n_bytes <= max_frame_bytes) {
         bytes.resize(frame.n_bytes);
         if (!socket_.receive_all(bytes, deadline)) break;
         handle(frame, std::move(bytes));

@@ -79,6 +79,7 @@ class TcpWorld final : public Launch {
     void abort(Exit code, const std::string& reason) noexcept;
 
   private:
+    void start_hub(const Deadline& deadline);
     void leave(bool failing);
     void read();
     void handle(const Frame& frame, FrameBytes bytes);

@@ -50,7 +50,7 @@ bool ThreadsGroup::done(i64 handle) {
 
 std::unique_ptr<Group> ThreadsGroup::make_part(int color, int key, std::string part_name) {
     Collective* collective =
-        hub_->post(rank(), {OperationKind::split}, {color, key, std::move(part_name)});
+        hub_->post(rank(), {OperationKind::split}, {{color, key}, std::move(part_name)});
     hub_->wait(rank(), *collective);
     const auto [hub, member] = collective->parts[static_cast<size_t>(rank())];
     hub_->finish(rank(), collective);

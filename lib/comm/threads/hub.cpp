@@ -174,24 +174,16 @@ void Hub::make_ready(Collective& collective) {
     collective.ready.store(true);
 }
 
-// Divides the members into subgroups of equal color, ordered by key, and makes one hub for each. A
-// member with a negative color gets a hub of its own.
+// Makes one hub for each group of the split.
 void Hub::make_parts(Collective& collective) {
+    std::vector<SplitChoice> choices;
+    for (const SplitRequest& request : collective.splits) choices.push_back(request.choice);
     collective.parts.assign(members_.size(), {});
-    for (int member = 0; member < size(); ++member) {
-        if (collective.parts[static_cast<size_t>(member)].first) continue;
-        const SplitRequest& request = collective.splits[static_cast<size_t>(member)];
-        std::vector<int> joined;
-        for (int other = member; other < size(); ++other) {
-            const bool same = collective.splits[static_cast<size_t>(other)].color == request.color;
-            if (other == member || (same && request.color >= 0)) joined.push_back(other);
-        }
-        std::ranges::stable_sort(joined, {}, [&](int other) {
-            return collective.splits[static_cast<size_t>(other)].key;
-        });
+    for (const std::vector<int>& joined : split_members(choices)) {
         std::vector<int> ranks;
-        for (const int other : joined) ranks.push_back(world_rank(other));
-        const auto hub = std::make_shared<Hub>(world_, time_, request.name, std::move(ranks));
+        for (const int member : joined) ranks.push_back(world_rank(member));
+        const std::string& name = collective.splits[static_cast<size_t>(joined[0])].name;
+        const auto hub = std::make_shared<Hub>(world_, time_, name, std::move(ranks));
         for (size_t i = 0; i < joined.size(); ++i) {
             collective.parts[static_cast<size_t>(joined[i])] = {hub, static_cast<int>(i)};
         }

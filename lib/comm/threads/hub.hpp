@@ -67,8 +67,7 @@ class Fifo {
 
 // The arguments that one member passes to a split.
 struct SplitRequest {
-    int color = 0;
-    int key = 0;
+    SplitChoice choice;
     std::string name;
 };
 
