@@ -14,11 +14,11 @@ using namespace lm::comm;
 
 namespace {
 
-const std::vector<int> members = {4, 2, 7};  // world ranks of a group
-constexpr int n_ranks = 8;
+const std::vector<int> group_of_3 = {4, 2, 7};  // world ranks of a group
+constexpr int size_of_job = 8;
 
 // The sum of 10 numbers, of world rank 2.
-Frame sum() {
+Frame valid_post() {
     return {.kind = FrameKind::post,
             .from = 2,
             .member = 1,
@@ -30,27 +30,27 @@ Frame sum() {
             .n_bytes = 40};
 }
 
-Frame of_kind(OperationKind kind, i64 n, u32 n_bytes, i32 peer = -1) {
-    Frame frame = sum();
+Frame of_kind(OperationKind kind, i64 n_elements, u32 n_bytes, i32 peer = -1) {
+    Frame frame = valid_post();
     frame.operation = static_cast<u8>(kind);
-    frame.n = n;
+    frame.n = n_elements;
     frame.n_bytes = n_bytes;
     frame.peer = peer;
     if (kind == OperationKind::send) frame.kind = FrameKind::message;
     return frame;
 }
 
-std::string problem(const Frame& frame, const std::vector<int>* group = &members) {
-    return problem_of(frame, 2, n_ranks, group);
+std::string problem_with(const Frame& frame, const std::vector<int>* group = &group_of_3) {
+    return problem_of(frame, 2, size_of_job, group);
 }
 
 // Requires that a valid frame is refused when a field has one of `values`.
 template <typename T, typename U>
-void refuses(T Frame::*field, std::initializer_list<U> values, Frame frame = sum()) {
+void refuses(T Frame::*field, std::initializer_list<U> values, Frame frame = valid_post()) {
     for (const U value : values) {
         frame.*field = static_cast<T>(value);
         CAPTURE(value);
-        CHECK_FALSE(problem(frame).empty());
+        CHECK_FALSE(problem_with(frame).empty());
     }
 }
 
@@ -58,23 +58,23 @@ void refuses(T Frame::*field, std::initializer_list<U> values, Frame frame = sum
 
 TEST_CASE("frames of all operations with the right sizes are valid") {
     using enum OperationKind;
-    CHECK(problem(sum()).empty());
-    CHECK(problem(of_kind(all_gather, 10, 40)).empty());
-    CHECK(problem(of_kind(reduce_scatter, 10, 120)).empty());
-    CHECK(problem(of_kind(broadcast, 10, 40, 1)).empty());  // from the root
-    CHECK(problem(of_kind(broadcast, 10, 0, 2)).empty());
-    CHECK(problem(of_kind(barrier, 0, 0)).empty());
-    CHECK(problem(of_kind(split, 0, sizeof(SplitChoice))).empty());
-    CHECK(problem(of_kind(send, 10, 40, 2)).empty());
-    CHECK(problem({.kind = FrameKind::question, .from = 2, .peer = -1}).empty());
+    CHECK(problem_with(valid_post()).empty());
+    CHECK(problem_with(of_kind(all_gather, 10, 40)).empty());
+    CHECK(problem_with(of_kind(reduce_scatter, 10, 120)).empty());
+    CHECK(problem_with(of_kind(broadcast, 10, 40, 1)).empty());  // from the root
+    CHECK(problem_with(of_kind(broadcast, 10, 0, 2)).empty());
+    CHECK(problem_with(of_kind(barrier, 0, 0)).empty());
+    CHECK(problem_with(of_kind(split, 0, sizeof(SplitChoice))).empty());
+    CHECK(problem_with(of_kind(send, 10, 40, 2)).empty());
+    CHECK(problem_with({.kind = FrameKind::question, .from = 2, .peer = -1}).empty());
     const Frame answer{.kind = FrameKind::answer, .from = 2, .peer = 7, .n_bytes = 100};
-    CHECK(problem(answer, nullptr).empty());
-    CHECK(problem({.kind = FrameKind::failure, .from = 2, .code = 3, .n_bytes = 100}).empty());
-    CHECK(problem({.kind = FrameKind::bye, .from = 2}, nullptr).empty());
+    CHECK(problem_with(answer, nullptr).empty());
+    CHECK(problem_with({.kind = FrameKind::failure, .from = 2, .code = 3, .n_bytes = 100}).empty());
+    CHECK(problem_with({.kind = FrameKind::bye, .from = 2}, nullptr).empty());
 }
 
 TEST_CASE("a frame with one field out of range is refused") {
-    CHECK_FALSE(problem(sum(), nullptr).empty());  // an unknown group
+    CHECK_FALSE(problem_with(valid_post(), nullptr).empty());  // an unknown group
     refuses(&Frame::from, {4, 0, -1});
     refuses(&Frame::member, {-1, 0, 3, 1000});
     refuses(&Frame::number, {-1});
@@ -87,12 +87,12 @@ TEST_CASE("a frame with one field out of range is refused") {
     using enum OperationKind;
     refuses(&Frame::peer, {-1, 3, 1000}, of_kind(broadcast, 10, 0));
     refuses(&Frame::peer, {-1, 3, 1000}, of_kind(send, 10, 40));
-    CHECK_FALSE(problem(of_kind(reduce_scatter, i64{1} << 30, 16)).empty());
-    CHECK_FALSE(problem(of_kind(all_gather, i64{1} << 27, u32{1} << 29)).empty());  // 1.5 GiB
-    CHECK_FALSE(problem(of_kind(split, 0, sizeof(SplitChoice) - 1)).empty());
+    CHECK_FALSE(problem_with(of_kind(reduce_scatter, i64{1} << 30, 16)).empty());
+    CHECK_FALSE(problem_with(of_kind(all_gather, i64{1} << 27, u32{1} << 29)).empty());  // 1.5 GiB
+    CHECK_FALSE(problem_with(of_kind(split, 0, sizeof(SplitChoice) - 1)).empty());
     const Frame question{.kind = FrameKind::question, .from = 2};
     refuses(&Frame::peer, {-2, 3}, question);
-    CHECK_FALSE(problem(question, nullptr).empty());
+    CHECK_FALSE(problem_with(question, nullptr).empty());
     refuses(&Frame::peer, {-1, 8}, {.kind = FrameKind::answer, .from = 2});
     const Frame failure{.kind = FrameKind::failure, .from = 2, .code = 3};
     refuses(&Frame::code, {0, 5, 255}, failure);

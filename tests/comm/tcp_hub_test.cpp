@@ -13,6 +13,7 @@
 #include "base/error.hpp"
 #include "comm/tcp/hub.hpp"
 #include "support/catch.hpp"
+#include "support/free_port.hpp"
 
 using namespace lm;
 using namespace lm::comm;
@@ -71,20 +72,6 @@ Socket unidentified(int port, const std::string& words) {
     return socket;
 }
 
-// Returns a port outside of the ephemeral range: a rank that connects to an ephemeral port before
-// the hub listens may get the same port for its own end, and so connect to itself.
-int free_port() {
-    int port = 20000 + getpid() % 12000;
-    bool everywhere = false;
-    const auto taken = [&] {
-        return !error_of([&] {
-                    (void)listen_on("localhost", port, Deadline(0), &everywhere);
-                }).empty();
-    };
-    while (taken()) ++port;
-    return port;
-}
-
 }  // namespace
 
 TEST_CASE("all ranks join") {
@@ -96,7 +83,8 @@ TEST_CASE("all ranks join") {
 }
 
 TEST_CASE("processes join, also before the hub listens") {
-    Meeting meeting{.rank = 0, .size = 4, .host = "127.0.0.1", .port = free_port(), .token = "b"};
+    Meeting meeting{
+        .rank = 0, .size = 4, .host = "127.0.0.1", .port = test::free_port(), .token = "b"};
     std::vector<pid_t> children;
     for (int rank = 1; rank < meeting.size; ++rank) {
         const pid_t child = fork();

@@ -16,6 +16,7 @@
 #include "io/atomic.hpp"
 #include "io/file.hpp"
 #include "support/catch.hpp"
+#include "support/free_port.hpp"
 #include "support/temp_dir.hpp"
 
 using namespace lm;
@@ -61,9 +62,9 @@ class Store {
         return socket.send_all(std::as_bytes(std::span(&value, 1)), Deadline(5));
     }
     bool receive_text(const Socket& socket, std::string& text) {
-        u64 n = 0;
-        if (!receive(socket, n) || n > 1000) return false;
-        text.resize(n);
+        u64 n_bytes = 0;
+        if (!receive(socket, n_bytes) || n_bytes > 1000) return false;
+        text.resize(n_bytes);
         return socket.receive_all(std::as_writable_bytes(std::span(text)), Deadline(5));
     }
     bool answer(const Socket& socket) {
@@ -122,17 +123,6 @@ std::vector<std::string> run_job(const Meeting& meeting, const std::vector<int>&
     return errors;
 }
 
-int free_port() {
-    bool everywhere = false;
-    for (int port = 20000 + getpid() % 12000;; ++port) {
-        try {
-            (void)listen_on("127.0.0.1", port, Deadline(0), &everywhere);
-            return port;
-        } catch (const Error&) {
-        }
-    }
-}
-
 }  // namespace
 
 TEST_CASE("a proof depends on the token, the prover, the rank, the hello and the nonce") {
@@ -184,7 +174,7 @@ TEST_CASE("ranks meet with a token in a file") {
     const test::TempDir dir;
     const Meeting meeting{.size = 3,
                           .host = "127.0.0.1",
-                          .port = free_port(),
+                          .port = test::free_port(),
                           .token_file = dir.path() + "/save/token"};
     for (const std::string& error : run_job(meeting, {0, 1, 2}, 20)) CHECK(error.empty());
     CHECK_FALSE(io::exists(dir.path() + "/save"));
@@ -198,7 +188,7 @@ TEST_CASE("ranks meet through the store of torchrun's agent") {
 }
 
 TEST_CASE("a rank without the token does not join, and the missing rank is named") {
-    const int port = free_port();
+    const int port = test::free_port();
     const Meeting meeting{.size = 2, .host = "127.0.0.1", .port = port, .token = "right"};
     Meeting other = meeting;
     other.token = "wrong";
@@ -224,7 +214,7 @@ TEST_CASE("a hub without the token gets no rank") {
 
 TEST_CASE("a stop signal ends the wait for other ranks") {
     const StopSignal signal = [] { return "SIGTERM"; };
-    Meeting meeting{.size = 2, .host = "127.0.0.1", .port = free_port(), .token = "t"};
+    Meeting meeting{.size = 2, .host = "127.0.0.1", .port = test::free_port(), .token = "t"};
     for (const int rank : {0, 1}) {
         meeting.rank = rank;
         const auto error = test::caught(

@@ -15,12 +15,15 @@ if [ -z "$python" ]; then
     exit 77
 fi
 unset LM_RENDEZVOUS_TOKEN LM_PLUGIN_DIR
-torchrun() { "$python" -m torch.distributed.run --no_python --nproc_per_node 2 "$@"; }
+# --tee and --redirects: with Python 3.11, the defaults of PyTorch 1.13 fail. stdout gets a prefix for each rank.
+torchrun() {
+    "$python" -m torch.distributed.run --no_python --nproc_per_node 2 --tee 1 --redirects 1 --log_dir "$work/logs" "$@"
+}
 
 # check NAME N_RANKS: the nodes' outputs in NAME.out have one table with a row of N_RANKS ranks, and nothing failed.
 check() {
     local n=$2
-    grep -qE "^$(hostname) .*" "$1.out" || fail "$1: no table: $(cat "$1.out" "$1.err")"
+    grep -qE "(^|:)$(hostname) " "$1.out" || fail "$1: no table: $(cat "$1.out" "$1.err")"
     ! grep -E "lm-shmcheck: .*(rendezvous|port|store)" "$1.err" | grep -v "listening on all" ||
         fail "$1: $(cat "$1.err")"
     [ "$(cat "$1".world)" = "$n" ] || fail "$1: $(cat "$1".world) ranks instead of $n"

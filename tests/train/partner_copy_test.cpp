@@ -2,8 +2,6 @@
 // Copies of the files of each node at its partner, over threads and over TCP.
 #include "train/save/partner_copy.hpp"
 
-#include <unistd.h>
-
 #include <thread>
 
 #include "ckpt/history/local_steps.hpp"
@@ -12,6 +10,7 @@
 #include "comm/tcp/world.hpp"
 #include "comm/threads/run_ranks.hpp"
 #include "support/catch.hpp"
+#include "support/free_port.hpp"
 #include "train/save/distributed_save.hpp"
 
 using namespace lm;
@@ -24,13 +23,7 @@ using Body = std::function<void(comm::Group& world)>;
 // Runs body(world) on threads whose messages pass through the hub of rank 0 (comm/tcp).
 void run_over_tcp(int n_ranks, const Body& body) {
     comm::Meeting meeting{.rank = 0, .size = n_ranks, .host = "127.0.0.1", .token = "partners"};
-    meeting.port = 20000 + ::getpid() % 12000;
-    bool everywhere = false;
-    while (test::error_of([&] {
-               (void)comm::listen_on(meeting.host, meeting.port, comm::Deadline(0), &everywhere);
-           }) != "no error") {
-        ++meeting.port;
-    }
+    meeting.port = test::free_port();
     std::vector<std::string> errors(static_cast<size_t>(n_ranks));
     std::vector<std::thread> threads;
     for (int rank = 0; rank < n_ranks; ++rank) {

@@ -49,8 +49,8 @@ void TcpHub::start() {
     listeners_ = listen_on(meeting_.host, port, Deadline(wait_for_port_s), &everywhere);
     port_ = port_of(listeners_[0]);  // the system chooses the port when it was 0
     if (everywhere) {
-        note("{}: this is not an address of {} itself: listening on all its addresses",
-             place_of(meeting_), host_name());
+        note("{}: the name has no address of this host that other hosts reach: listening on all",
+             place_of(meeting_));
     }
     allow_connections(meeting_.size + max_unidentified);
     for (const Socket& listener : listeners_) poller_.add(listener.fd());
