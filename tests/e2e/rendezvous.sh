@@ -96,6 +96,21 @@ args=(--mock-data --vocab-size 64 --seed 5 --threads 1 --num-layers 2 --hidden-s
     --seq-length 16 --micro-batch-size 1 --global-batch-size 4 --train-iters 2 --lr 3e-3 --log-interval 1 --eval-iters 0)
 expect 2 "WORLD_SIZE: 2 ranks on CPUs cannot connect without MPI" env RANK=1 WORLD_SIZE=2 MASTER_ADDR=localhost \
     MASTER_PORT=20000 lm-train "${args[@]}" --device cpu
+# Without a GPU, --device auto is refused before the ranks are connected.
+expect 2 "WORLD_SIZE: 2 ranks on CPUs cannot connect without MPI" env CUDA_VISIBLE_DEVICES= RANK=0 LOCAL_RANK=0 \
+    WORLD_SIZE=2 MASTER_ADDR=localhost MASTER_PORT="$(free_ports 1)" lm-train "${args[@]}" --device auto
+# SIGTERM ends a rank that waits for the others. The file of the token, which only the user can read, disappears.
+RANK=0 WORLD_SIZE=2 MASTER_ADDR=localhost MASTER_PORT="$(free_ports 1)" \
+    lm-train "${args[@]}" --device cuda --save waits >out.0 2>err.0 </dev/null &
+pids=($!)
+until compgen -G "waits/rendezvous.tmp.*" >found; do
+    kill -0 "${pids[0]}" 2>/dev/null || fail "no rendezvous: $(cat err.0)"
+    sleep 0.05
+done
+[ "$(stat -c %a "$(cat found)")" = 600 ] || fail "mode of the token: $(ls -l waits)"
+kill -TERM "${pids[0]}"
+ended 75 "rendezvous at localhost:.*SIGTERM"
+[ ! -e waits ] || fail "left behind: $(find waits)"
 emulated=$(realpath "$bin/../tests/emulated_cuda")
 if [ -e "$emulated/liblm_cuda.so" ]; then
     export LM_PLUGIN_DIR=$emulated
