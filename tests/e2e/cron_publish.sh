@@ -20,11 +20,11 @@ RUN_DIRECTORY=$work/run
 STATUS_FILE=$work/status.json
 STATE_DIRECTORY=$work/state
 PUBLISH_TO=$work/logs
-PUBLISH_FILES="log *.jsonl tensorboard/*"
+PUBLISH_FILES="log *.jsonl *.csv tensorboard/*"
 END
 publish() { # CODE PATTERN
     local code=0
-    env -i HOME=/nonexistent PATH=/usr/bin:/bin /bin/sh -c "$kit/publish $work/site.conf" >out 2>err </dev/null || code=$?
+    env -i HOME=/nonexistent PATH=/usr/bin:/bin /bin/sh -c "$kit/publish $work/${conf:-site.conf}" >out 2>err </dev/null || code=$?
     [ "$code" = "$1" ] || fail "exit $code, wanted $1: $(cat out err)"
     grep -Eq -- "$2" out || fail "no '$2' in: $(cat out err)"
 }
@@ -72,8 +72,10 @@ if git lfs version >/dev/null 2>&1; then
     publish 0 'publish: 1 changed files'
     GIT_LFS_SKIP_SMUDGE=0 git clone -q hub copy 2>/dev/null
     cmp <(head -n 2000000 run/large.jsonl) copy/large.jsonl || fail "another content in LFS: $(head -n 3 copy/large.jsonl)"
+    git -C hub rev-parse -q --verify HEAD:.gitattributes >/dev/null || fail "the rules of LFS are not published"
 else
-    rm run/large.jsonl logs/large.jsonl
+    # Without the file, its alert ends. (An untracked copy is left in the clone.)
+    rm run/large.jsonl
 fi
 publish 0 'publish'
 
@@ -84,6 +86,66 @@ echo five >>run/log
 publish 0 'publish: 1 changed files'
 grep -q five <<<"$(published log)" || fail "not pushed after another commit"
 [ "$(published README.md)" = model ] || fail "the other commit is lost"
+
+# Another clone has changed a published file: the message says what to do, and that file is not overwritten.
+(cd other && git pull -q && echo other >>log && git -c user.name=x -c user.email=x@x commit -q -a -m log && git push -q)
+echo fives >>run/log
+publish 1 'ALERT publish: error: .*/logs and the hub have both changed .*: run git pull'
+publish 1 'ALERT publish: error: .*/logs and the hub have both changed .*: run git pull'
+(cd logs && git -c user.name=x -c user.email=x@x pull -q --no-rebase -X ours) || fail "the remedy fails"
+publish 0 'publish'
+grep -q fives <<<"$(published log)" || fail "not published after the remedy: $(published log)"
+
+# Any name of a file is published.
+names=('-e.csv' '--help.csv' ' lead.csv' 'trail .csv' $'new\nline.csv' '*.csv' 'a\b.csv' ':(top).csv')
+for name in "${names[@]}"; do echo "$name" >"run/$name"; done
+publish 0 "publish: ${#names[@]} changed files"
+for name in "${names[@]}"; do [ "$(published "$name")" = "$name" ] || fail "not published: '$name'"; done
+for name in "${names[@]}"; do rm "run/$name"; done
+
+# The training writes into the published clone itself: the files stay those that it writes, also when another clone has pushed.
+git init -q --bare in_place_hub
+git clone -q in_place_hub in_place 2>/dev/null
+mkdir -p in_place/logs in_place/global_step1
+echo weights >in_place/global_step1/x.txt
+sed "s#$work/run#$work/in_place#; s#$work/logs#$work/in_place#; s#^PUBLISH_FILES=.*#PUBLISH_FILES='logs/*.txt *.txt'#" site.conf >in_place.conf
+exec 7>>in_place/logs/main.txt
+echo one >&7
+printf 'tw' >&7
+conf=in_place.conf
+publish 0 'publish: 0 changed files'
+echo o >&7
+[ "$(cat in_place/logs/main.txt)" = $'one\ntwo' ] || fail "the log that the training writes was replaced: $(cat in_place/logs/main.txt)"
+rm -rf other
+git clone -q in_place_hub other 2>/dev/null
+(cd other && echo model >README.md && git add . && git -c user.name=x -c user.email=x@x commit -q -m readme && git push -q)
+publish 0 'publish'
+echo three >&7
+publish 0 'publish'
+exec 7>&-
+[ "$(cat in_place/logs/main.txt)" = $'one\ntwo\nthree' ] || fail "the log was replaced after a push: $(cat in_place/logs/main.txt)"
+[ "$(git -C in_place_hub show HEAD:logs/main.txt)" = $'one\ntwo\nthree' ] || fail "not published in place"
+[ "$(git -C in_place_hub ls-tree -r --name-only HEAD | tr '\n' ' ')" = "README.md logs/main.txt " ] ||
+    fail "published in place: $(git -C in_place_hub ls-tree -r --name-only HEAD)"
+[ "$(cat in_place/README.md)" = model ] || fail "the file of the other clone is missing"
+# The clone, or the state of the checks, lies in the directory of the run: no copies of copies.
+mkdir -p outer/state
+git clone -q hub outer/logs 2>/dev/null
+echo x >outer/x.jsonl
+sed "s#$work/run#$work/outer#; s#$work/logs#$work/outer/logs#; s#$work/state#$work/outer/state#; s#^PUBLISH_FILES=.*#PUBLISH_FILES=*.jsonl#" site.conf >outer.conf
+conf=outer.conf
+publish 0 'publish: 1 changed files'
+publish 0 'publish: 0 changed files'
+# A link in the clone leads nowhere else.
+mkdir -p outer/t elsewhere
+echo x >outer/t/y.jsonl
+ln -s "$work/elsewhere" outer/logs/t
+publish 3 'is outside of'
+[ -z "$(ls elsewhere)" ] || fail "written through a link: $(ls elsewhere)"
+conf=site.conf
+echo "PUBLISH_FILES=no-such-file" >>site.conf
+publish 1 'ALERT publish: no file of .*/run matches PUBLISH_FILES="no-such-file"'
+sed -i '/no-such-file/d' site.conf
 
 # No secret in a URL, a log or a message.
 for url in https://user:hunter2@localhost:1/x.git https://hf_hunter2@localhost:1/x https://hunter2abcdefghijklmnopqrstuvwxyz012345@localhost:1/x; do
@@ -137,8 +199,18 @@ kill $!
 
 echo "PUBLISH_KIND=web PUBLISH_TO=$work/web" >>site.conf
 if command -v rsync >/dev/null; then
-    publish 0 'publish: [34] changed files'
+    publish 0 'publish: [345] changed files'
     [ "$(tail -n 1 web/log)" = six ] || fail "web: $(ls -R web)"
+    # The training writes into the web directory itself.
+    sed "s#$work/run#$work/live#; s#=$work/web#=$work/live#" site.conf >live.conf
+    mkdir live
+    exec 7>>live/log
+    printf 'one\ntw' >&7
+    conf=live.conf
+    publish 0 'publish: 0 changed files'
+    echo o >&7
+    exec 7>&-
+    [ "$(cat live/log)" = $'one\ntwo' ] || fail "the log that the training writes was replaced: $(cat live/log)"
     [ "$(find web -name password -o -name "global_step*")" = "" ] || fail "web: $(ls -R web)"
 fi
 echo "publish to git and to a web directory"
