@@ -10,11 +10,28 @@ broken() {
     echo "$program: $*"
     exit 3
 }
-[ $# -ge 1 ] || broken "usage: $program CONFIGURATION"
-[ -r "$1" ] || broken "$1: no such configuration"
+[ $# -ge 1 ] || broken "usage: $program CONFIGURATION or JOB"
 export PATH=${PATH:-/usr/local/bin:/usr/bin:/bin}
+configuration=$1
+# configure_job JOB: writes a configuration for a job of train.sbatch, which states its directory in the comment of the job. The
+# directory outlives the job in Slurm's memory.
+configure_job() {
+    local job name user work run state
+    state=${XDG_STATE_HOME:-$HOME/.local/state}/lm-utils/job-$1
+    configuration=$state/site.conf
+    [ ! -e "$configuration" ] || return 0
+    job=$(squeue -h -j "$1" -o '%j|%u|%Z|%k' 2>&1) && [ -n "$job" ] || broken "squeue: job $1: ${job:-no such job}"
+    IFS='|' read -r name user work run <<<"$(head -n 1 <<<"$job")"
+    run=${run#lm-train:}
+    [ -d "$run" ] || run=$work/run
+    mkdir -p "$state" || broken "$state: cannot be created"
+    printf '%s=%q\n' JOB_NAME "$name" JOB_USER "$user" RUN_DIRECTORY "$run" STATUS_FILE "$run/status.json" STATE_DIRECTORY "$state" \
+        MAIN_LOG "$run/main_log.txt" >"$configuration"
+}
+if [[ $1 =~ ^[0-9]+(_[0-9]+)?$ ]] && [ ! -e "$1" ]; then configure_job "${1%_*}"; fi
+[ -r "$configuration" ] || broken "$configuration: no such configuration"
 # shellcheck source=share/cron/site.conf.example
-. "$1" || broken "$1: cannot be read"
+. "$configuration" || broken "$configuration: cannot be read"
 
 # need NAME...: these variables of the configuration are set.
 need() {
@@ -35,7 +52,26 @@ alert() {
     local kind=$1
     shift
     echo "$JOB_NAME: ALERT $kind: $*"
+    echo "next: $(next_step "$kind")"
     alerts=1
+}
+# next_step KIND: what the person on call does; docs/operations.md has more.
+next_step() {
+    local run=${RUN_DIRECTORY:-RUN} job=${job:-JOB}
+    case $1 in
+        gone) echo "read the log, then submit the training again" ;;
+        silent) echo "scancel --signal=USR2 $job.0 writes where each rank is to $run/flight-recorder; then scancel $job" ;;
+        never-starts) echo "read the log: a start that hangs; then scancel $job" ;;
+        held) echo "squeue -j $job -o %r prints the reason; correct it, then scontrol release $job" ;;
+        unavailable) echo "sinfo -R prints why nodes are down; submit again without them" ;;
+        burning) echo "read the log: a full disk, a node, a checkpoint that cannot be loaded" ;;
+        stopped) echo "go back: lm-ckpt latest $run STEP, then submit with --skip-train-iteration-range" ;;
+        unsaved) echo "read the log for NOT SAVED: a full disk, a quota, a directory that cannot be written" ;;
+        last-task) echo "submit the next array with --dependency=afterany:${job%_*}" ;;
+        full | bytes | inodes | quota) echo "lm-ckpt prune $run --keep-last 3 --keep-every 1000 --abandoned --dry-run, then without --dry-run" ;;
+        busy) echo "look for a hanging file system or network, and end the process" ;;
+        *) echo "read the message; the states of the checks are in $STATE_DIRECTORY" ;;
+    esac
 }
 fine() { echo "$JOB_NAME: $*"; }
 # finish: exits with the result of the check.
@@ -70,29 +106,41 @@ declare -A status=()
 read_status() {
     local text code=0
     text=$(python3 -c 'import json, shlex, sys
+sys.stdout.reconfigure(encoding="utf-8", errors="backslashreplace")
 try:
     values = json.load(open(sys.argv[1]))
     assert isinstance(values["state"], str) and values["time"] is not None
-    for key in ("time", "due", "iteration", "saved_iteration"):
+    for key in ("time", "due", "iteration", "saved_iteration", "failed_saves"):
         if values.get(key) is not None: values[key] = int(float(values[key]))
 except FileNotFoundError:
-    sys.exit(1)
+    sys.exit(4)
 except OSError as error:
     sys.exit(print("cannot be read:", error.strerror) or 3)
 except Exception:
     sys.exit(print("is not a status file") or 3)
 for key, value in values.items():
-    if key.isidentifier():
-        print(f"status[{key}]={shlex.quote(str() if value is None else str(value))}")' "$STATUS_FILE" 2>&1) || code=$?
-    [ $code != 1 ] || return 1
-    [ $code = 0 ] || broken "$STATUS_FILE: $text"
+    if key.isidentifier() and key.isascii():
+        text = "".join(c if c.isprintable() else " " for c in (str() if value is None else str(value)))
+        print(f"status[{key}]={shlex.quote(text)}")' "$STATUS_FILE") || code=$?
+    [ $code != 4 ] || return 1
+    [ $code = 0 ] || broken "$STATUS_FILE: ${text:-cannot be read}"
     eval "$text"
 }
+
+# step_time: the seconds of an iteration in three digits.
+step_time() { [ -z "${status[step_s]:-}" ] && echo "?" || LC_ALL=C printf "%.3g" "${status[step_s]}"; }
 
 # whole TEXT: a number without its fraction; 0 for an empty text.
 whole() {
     local number=${1%%.*}
     echo "${number:-0}"
+}
+
+# The seconds of squeue's D-HH:MM:SS; empty for another text, such as UNLIMITED.
+seconds_of() {
+    [[ $1 =~ ^[0-9:-]+$ ]] || return 0
+    awk -F'[-:]' '{ for (i = NF; i > 0; --i) s += $i * (NF - i == 0 ? 1 : NF - i == 1 ? 60 : NF - i == 2 ? 3600 : 86400)
+        print s + 0 }' <<<"$1"
 }
 
 # age SECONDS: "3 min", "2.5 h" or "4.0 days".
@@ -101,11 +149,11 @@ age() {
         else if (s < 172800) printf "%.1f h", s / 3600; else printf "%.1f days", s / 86400 }'
 }
 
-# jobs_of_training: prints "ID|STATE|REASON|TIME" for each job of the training, pending ones last. Jobs of other users may have the
+# jobs_of_training: prints "ID|STATE|REASON|TIME|TIME_LEFT" for each job of the training, pending ones last. Jobs of other users may have the
 # same name.
 job_user=${JOB_USER:-$(id -un)}
 jobs_of_training() {
     local list
-    list=$(squeue -h -r -u "$job_user" -n "$JOB_NAME" -t R,CG,CF,PD,RQ,RS,S,SE,ST,SI -o '%i|%T|%r|%M' 2>&1) || broken "squeue: $list"
+    list=$(squeue -h -r -u "$job_user" -n "$JOB_NAME" -t R,CG,CF,PD,RQ,RS,S,SE,ST,SI -o '%i|%T|%r|%M|%L' 2>&1) || broken "squeue: $list"
     awk -F'|' 'NF { print ($2 == "PENDING") "|" $0 }' <<<"$list" | sort -t'|' -k1,1 -s | cut -d'|' -f2-
 }

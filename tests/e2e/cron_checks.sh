@@ -87,6 +87,15 @@ for reason in 'ReqNodeNotAvail, UnavailableNodes:n[1-3]' 'Nodes required for job
     queue '13|PENDING|Resources|0:00'
     check 0 'scheduled: job 13' watchdog
 done
+# A wait that ended with a start does not count for the next wait.
+queue '13|PENDING|PartitionDown|0:00'
+check 0 'scheduled: job 13' watchdog
+echo $(($(date +%s) - 3700)) >state/watchdog.unavailable
+queue '13|RUNNING|None|0:01'
+check 0 'starts' watchdog
+queue '14|PENDING|PartitionDown|0:00'
+check 0 'scheduled: job 14' watchdog
+rm state/watchdog.unavailable
 queue ''
 check 1 "ALERT gone: .*it's the .reason \"here\"" watchdog
 [ ! -e evil ] || fail "a key of the status file was run"
@@ -109,6 +118,12 @@ for text in '{' '[1]' '{"state": null, "time": 1}' '{"state": "running", "time":
     check 3 '^pulse: /.*status.json: is not a status file' pulse
 done
 [ -z "$(find . -name evil)" ] || fail "a value of the status file was run"
+# A lone surrogate, a newline or an escape in the reason is no missing file, and reaches no terminal.
+echo '{"state": "running", "time": 1, "due": 9999999999, "iteration": 7, "reason": "a\ud800b\nc\u001b[31m"}' >status.json
+queue '12|RUNNING|None|99999:00'
+check 0 'PULSE: tiny: running, iteration 7 .*; a b c \[31m$' pulse
+[ "$(wc -l <out)" = 1 ] || fail "pulse: $(cat out)"
+: >main_log.txt
 
 # A job that has trained for hours needs a while to end, or to start again. A job that does not end raises an alert.
 status stopped 75 90 null 2
@@ -165,6 +180,54 @@ status stopped 75 96 null 5
 check 0 'scheduled' watchdog
 status stopped 75 91 null 5
 
+# ---- saves that fail, and the last task of an array ----------------------------------------------
+status running null 97 "$in_future" 6
+queue '22_3|RUNNING|None|5:00|1:00:00'
+check 0 'running: iteration 97' watchdog
+jq '.failed_saves = 2' status.json >s && mv s status.json
+check 1 'ALERT unsaved: 2 saves in a row failed, last saved 10' watchdog
+grep -q '^next: ' out || fail "no next step: $(cat out)"
+jq '.failed_saves = 0 | .total_iterations = 100000' status.json >s && mv s status.json
+check 1 'ALERT last-task: job 22_3 is the last one and ends in 60 min, the training needs 13.9 h' watchdog
+queue '22_3|RUNNING|None|5:00|1:00:00' '22_4|PENDING|JobArrayTaskLimit|0:00|20:00:00'
+check 0 'running: iteration 97' watchdog
+queue '22|RUNNING|None|5:00|1:00:00' # no array: REQUEUE=1 starts it again
+check 0 'running: iteration 97' watchdog
+queue '22_3|RUNNING|None|5:00|1-00:00:00'
+check 0 'running: iteration 97' watchdog
+# The message names the log of the job, and that of the training.
+printf '#!/bin/sh\necho "   StdOut=%s/job.log"\n' "$work" >stand-in/scontrol
+chmod +x stand-in/scontrol
+touch job.log run/log
+queue '22_3|RUNNING|None|5:00|1:00:00'
+check 1 'ALERT last-task' alert watchdog
+grep -q "^log: $work/job.log\$" stand-in/mails || fail "no log: $(cat stand-in/mails)"
+grep -q "^log: $work/run/log\$" stand-in/mails || fail "no log: $(cat stand-in/mails)"
+grep -q '^next: submit the next array with --dependency=afterany:22$' stand-in/mails || fail "no next step: $(cat stand-in/mails)"
+rm -f stand-in/mails stand-in/scontrol state/watchdog.mail.sent state/watchdog.last run/log state/watchdog.progress
+queue '21|PENDING|Priority|0:00'
+status stopped 75 96 null 5
+check 0 'scheduled' watchdog
+status stopped 75 91 null 5
+
+# ---- a job of train.sbatch needs no configuration ------------------------------------------------
+queue "tiny|$(id -un)|$work|lm-train:$work/run"
+mkdir -p run home
+cp status.json run/status.json
+by_job() { # CODE PATTERN
+    local code=0
+    env -i HOME="$work/home" PATH="$work/stand-in:/usr/bin:/bin" "$kit/watchdog" 4711 >out 2>err || code=$?
+    [ "$code" = "$1" ] || fail "watchdog 4711: exit $code: $(cat out err)"
+    grep -Eq "$2" out || fail "watchdog 4711: no '$2' in: $(cat out)"
+}
+env -i HOME="$work/home" PATH="$work/stand-in:/usr/bin:/bin" "$kit/watchdog" 4711 >/dev/null 2>&1 || true # reads the job
+queue '4711|PENDING|Priority|0:00'
+by_job 0 '^tiny: scheduled: job 4711 \(Priority\), last iteration 91 of 80'
+queue ''
+by_job 1 '^tiny: ALERT gone'
+rm run/status.json
+queue '21|PENDING|Priority|0:00'
+
 # ---- alert: sends a message only on a change, and tries again until it is sent ------------------
 mails() { grep -c '^Subject' stand-in/mails 2>/dev/null || true; }
 check 0 'scheduled' alert watchdog
@@ -213,6 +276,10 @@ class Hook(http.server.BaseHTTPRequestHandler):
         print(self.path, self.rfile.read(int(self.headers["Content-Length"])).decode(), flush=True, file=__import__("sys").stderr)
         self.send_response(200)
         self.end_headers()
+    def do_GET(self):
+        print(self.path, flush=True, file=__import__("sys").stderr)
+        self.send_response(200)
+        self.end_headers()
     def log_message(self, *_):
         pass
 server = http.server.HTTPServer(("127.0.0.1", 0), Hook)
@@ -235,6 +302,14 @@ check 3 'not sent by the webhook of .*no-hook' alert watchdog
 check 3 'not sent by the webhook of .*no-hook' alert watchdog
 [ "$(mails)" = $((n + 1)) ] || fail "mail repeated: $(cat stand-in/mails)"
 echo "MAIL_TO= WEBHOOK_FILE=$work/hook" >>site.conf
+# The dead-man switch: each run that could send its messages requests the URL.
+sed 's/secret-4711/beat-4711/' hook >beat
+echo "HEARTBEAT_FILE=$work/beat" >>site.conf
+check 1 'ALERT held' alert watchdog
+grep -q 'beat-4711' posts || fail "no heartbeat: $(cat posts)"
+echo http://127.0.0.1:1/ >beat
+check 3 'not sent by the heartbeat' alert watchdog
+echo "HEARTBEAT_FILE=" >>site.conf
 
 # ---- pulse --------------------------------------------------------------------------------------
 queue '12|RUNNING|None|5:00'
@@ -244,6 +319,11 @@ cmp out main_log.txt || fail "main_log.txt: $(cat main_log.txt)"
 sed -i 's/"reason": "/&a\\n\\u001b[2Jb /' status.json
 check 0 "; a  .2Jb it's the" pulse
 [ "$(wc -l <out)" = 1 ] || fail "pulse: $(cat out)"
+# A start that has saved nothing: the newest step is that of `latest`.
+jq '.saved_iteration = null | .step_s = 0.07550427600017429' status.json >s && mv s status.json
+echo global_step1094 >run/latest
+check 0 ', 0.0755 s an iteration, saved 1094, ' pulse
+rm run/latest
 # The lines of slurm-status.py. The expected lines are copied from its source.
 echo 'PULSE_STYLE=slurm-status' >>site.conf
 : >main_log.txt
@@ -371,4 +451,21 @@ ln -s "$PWD" link
 echo "78 BeginTime|$PWD/link" >chain/queue
 chain
 ! grep -q lm-cron-empty chain/submitted || fail "a second job of a chain: $(cat chain/submitted)"
+# The next job has the partition, account, QOS and time of this one.
+rm chain/queue
+cat >chain/squeue <<'END'
+#!/bin/sh
+case "$*" in *"-j 1 "*) echo "prepost|acc1|(null)|10:00" ;; *) cat "$(dirname "$0")/queue" 2>/dev/null || true ;; esac
+END
+rm -f chain/submitted
+chain
+grep -q -- '--partition=prepost --account=acc1 --time=10:00 --job-name=lm-cron-empty' chain/submitted || fail "options: $(cat chain/submitted out)"
+# Two chains have submitted the same next job at the same time: the newer one is cancelled.
+cat >chain/sbatch <<'END'
+#!/bin/sh
+printf '81 BeginTime|%s\n80 BeginTime|%s\n' "$PWD" "$PWD" >"$(dirname "$0")/queue"
+END
+rm -f chain/cancelled
+PATH=$work/chain:$PATH CRON_SCRIPT=cron.sbatch SLURM_JOB_ID=1 bash "$kit/cron.sbatch" 600 empty >out 2>&1
+[ "$(cat chain/cancelled)" = 81 ] || fail "doubled: $(cat chain/cancelled out)"
 echo "watchdog, alert, pulse, backup and fs-watch in cron's environment"
