@@ -14,6 +14,7 @@ here=$(dirname "$(realpath "$0")")
 share=$(realpath "$here/../../share")
 
 start_slurm 4 4
+export PAUSE_SECONDS=0
 state() { scontrol show job "$1" 2>/dev/null | sed -n 's/.*JobState=\([A-Z_]*\).*/\1/p' | head -n 1; }
 exit_code() { scontrol show job "$1" | sed -n 's/.* ExitCode=\([0-9]*\):.*/\1/p' | head -n 1; }
 # finish JOB WANTED: the job ends with this exit code.
@@ -148,6 +149,109 @@ timeout="group 'world': all_reduce(sum, 8 x fp32), operation 12: timed out after
 [ "$(failed_host "CUDA error: uncorrectable ECC error encountered")" = n3 ] || fail "the failed device is not excluded"
 [ "$(failed_host "rank 1 on n1: run/global_step8.tmp/x: No space left on device")" = "" ] || fail "a full disk excludes a host"
 
+# The host of a crash: srun names it, and the process that was killed has written no status.
+crashed_host() { # LINES OF STDERR: prints the host and the kind of the crash
+    printf '%s\n' "$1" >crash.err
+    # shellcheck disable=SC2034
+    (errors=crash.err && eval "$(sed -n '/^crashed_host() {/,/^}/p' "$share/slurm/train.sbatch")" && crashed_host)
+}
+is_crash() { [ "$(crashed_host "$2")" = "$1" ] || fail "the host of a crash: '$(crashed_host "$2")', not '$1', of: $2"; }
+is_crash "n2 Segmentation fault" $'x\nsrun: error: n2: task 1: Segmentation fault (core dumped)\nsrun: error: n1: task 0: Terminated'
+is_crash "n2 Killed" $'srun: error: n2: task 1: Killed\nsrun: error: n1: task 0: Killed\nsrun: error: n3: tasks 4-5: Killed'
+is_crash "n1 Exited with exit code 127" $'srun: error: n1: tasks 0-1: Exited with exit code 127'
+is_crash "" $'srun: error: n[1-2]: tasks 0-3: Exited with exit code 127'
+is_crash "" $'srun: error: n1: task 0: Exited with exit code 127\nsrun: error: n2: task 1: Exited with exit code 127'
+is_crash "" $'srun: error: n1: task 0: Exited with exit code 3\nsrun: error: n2: task 1: Terminated'
+is_crash "" $'srun: error: n1: task 0: Exited with exit code 3\nsrun: error: n2: task 1: Killed'
+is_crash "n4 Node failure" $'srun: error: Node failure on n4\nsrun: error: n4: task 1: Killed'
+is_crash "n3 Launch failure" $'srun: error: Task launch for StepId=17.0 failed on node n3: Communication connection failure'
+
+# A node that kills its process, and one on which lm-train cannot start: the later tasks run elsewhere.
+for code in 'kill -SEGV $$' 'exit 127'; do
+    cat >stand-in/lm-train <<END
+#!/bin/bash
+[ "\$SLURM_PROCID" != 0 ] || echo "start on \$SLURM_JOB_NODELIST"
+[ "\$SLURMD_NODENAME" != n1 ] || { $code; }
+sleep 0.3
+END
+    job=$(options=(--array=1-3%1 --nodes=2 --ntasks-per-node=1) && PATH=$work/stand-in:$PATH FRESH=1 submit slurm/train.sbatch)
+    until [ -z "$(squeue -h -n tiny)" ]; do sleep 0.1; done
+    grep -q 'the later starts do not use n1' tiny-"$job".log || fail "$code: $(cat tiny-"$job".log)"
+    [ "$(grep -c '^start' tiny-"$job".log)" = 2 ] || fail "$code: $(cat tiny-"$job".log)"
+    grep -q '^finished' tiny-"$job".log || fail "$code: $(cat tiny-"$job".log)"
+done
+# With a spare node, the training starts again in the same job.
+cat >stand-in/lm-train <<'END'
+#!/bin/bash
+[ "$SLURM_PROCID" != 0 ] || echo "start of $SLURM_NTASKS on $SLURM_STEP_NODELIST"
+[ "$SLURMD_NODENAME" != n2 ] || kill -SEGV $$
+sleep 0.3
+END
+job=$(options=(--nodes=3 --ntasks-per-node=1 --no-kill) && NODES=2 PATH=$work/stand-in:$PATH FRESH=1 submit slurm/train.sbatch)
+finish "$job" 0
+[ "$(grep '^start' tiny-"$job".log | tr '\n' ' ')" = "start of 2 on n[1-2] start of 2 on n[1,3] " ] || fail "a spare node: $(cat tiny-"$job".log)"
+# The same failure on several hosts is no fault of a host; the array ends after MAX_FAILURES.
+printf '#!/bin/bash\n[ "$SLURM_PROCID" != 0 ] || { echo start; kill -SEGV $$; }\nsleep 5\n' >stand-in/lm-train
+job=$(options=(--array=1-9%1 --nodes=1) && PATH=$work/stand-in:$PATH MAX_FAILURES=3 FRESH=1 submit slurm/train.sbatch)
+until [ -z "$(squeue -h -n tiny)" ]; do sleep 0.1; done
+[ "$(grep -c '^start' tiny-"$job".log)" = 3 ] || fail "the array was not cancelled: $(cat tiny-"$job".log)"
+[ "$(grep -c 'the later starts do not use' tiny-"$job".log)" = 1 ] || fail "several hosts: $(cat tiny-"$job".log)"
+# The status of an earlier job names no host of this one.
+printf '#!/bin/sh\nexit 9\n' >stand-in/lm-train
+mkdir -p stale
+echo '{"state": "failed", "time": 1, "reason": "rank 1 on n2: device lost"}' >stale/status.json
+job=$(options=(--array=1-2%1 --nodes=2) && RUN_DIRECTORY=$work/stale PATH=$work/stand-in:$PATH FRESH=1 submit slurm/train.sbatch)
+until [ -z "$(squeue -h -n tiny)" ]; do sleep 0.1; done
+! grep -q 'the later starts do not use' tiny-"$job".log || fail "a stale status: $(cat tiny-"$job".log)"
+
+# A full disk: the task waits for room, and starts again itself; without room the rest is held.
+if mkdir -p small && mount -t tmpfs -o size=32M tmpfs small 2>/dev/null; then
+    at_exit "umount '$work/small'; stop_slurm"
+    mkdir small/run
+    cat >stand-in/lm-train <<'END'
+#!/bin/bash
+[ "$SLURM_PROCID" = 0 ] || exit 0
+echo started
+head -c 30000000 /dev/zero >"$RUN_DIRECTORY/x" 2>/dev/null || { echo "lm-train: $RUN_DIRECTORY/x: cannot write: No space left on device" >&2; exit 3; }
+END
+    head -c 30000000 /dev/zero >small/fill
+    job=$(options=(--array=1-3%1 --nodes=1) && RUN_DIRECTORY=$work/small/run PATH=$work/stand-in:$PATH FRESH=1 submit slurm/train.sbatch)
+    until grep -qs 'no room: waits up to 60 minutes' tiny-"$job".log; do sleep 0.1; done
+    rm small/fill small/run/x
+    until [ -z "$(squeue -h -n tiny)" ]; do sleep 0.1; done
+    [ "$(grep -c '^started' tiny-"$job".log)" = 2 ] || fail "a full disk: $(cat tiny-"$job".log)"
+    grep -q '^finished' tiny-"$job".log || fail "a full disk: $(cat tiny-"$job".log)"
+    rm small/run/x
+    head -c 30000000 /dev/zero >small/fill
+    job=$(options=(--array=1-3%1 --nodes=1) && ROOM_MINUTES=0 RUN_DIRECTORY=$work/small/run PATH=$work/stand-in:$PATH FRESH=1 submit slurm/train.sbatch)
+    until [[ $(squeue -h -r -n tiny -t PENDING -o %r | sort -u) == JobHeld* ]]; do sleep 0.1; done
+    [ "$(grep -c '^started' tiny-"$job".log)" = 1 ] || fail "a full disk: $(cat tiny-"$job".log)"
+    scancel "$job"
+    umount small
+    at_exit stop_slurm
+fi
+
+# Two arrays on one directory: the second one ends, and the first one continues.
+cat >stand-in/lm-train <<'END'
+#!/bin/bash
+[ "$SLURM_PROCID" = 0 ] || exit 0
+echo started
+echo "{\"generation\": 1, \"job\": \"$SLURM_JOB_ID\"}" >"$RUN_DIRECTORY/fence.json"
+until [ -e "$RUN_DIRECTORY/end" ]; do sleep 0.1; done
+END
+mkdir -p two
+job=$(options=(--array=1-2%1 --nodes=1) && RUN_DIRECTORY=$work/two PATH=$work/stand-in:$PATH FRESH=1 submit slurm/train.sbatch)
+until [ -e two/fence.json ]; do sleep 0.1; done
+second=$(options=(--array=1-4%1 --nodes=1) && RUN_DIRECTORY=$work/two PATH=$work/stand-in:$PATH submit slurm/train.sbatch)
+finish "${second}_1" 77
+until [ -z "$(squeue -h -j "$second")" ]; do sleep 0.1; done
+! grep -q '^started' tiny-"$second".log || fail "two arrays: $(cat tiny-"$second".log)"
+grep -q "superseded: job ${job}_1 trains in" tiny-"$second".log || fail "two arrays: $(cat tiny-"$second".log)"
+[ "$(squeue -h -j "${job}_1" -t RUNNING -o %k)" = "lm-train:$work/two" ] || fail "no comment: $(scontrol show job "$job")"
+touch two/end
+finish "${job}_1" 0
+until [ -z "$(squeue -h -n tiny)" ]; do sleep 0.1; done
+
 # srun gets flags for the variables of the environment and for the container.
 mkdir arguments
 printf '#!/bin/sh\nprintf "%%s\\n" "$*"\n' >arguments/srun
@@ -158,9 +262,13 @@ job=$(options=() && PATH=$work/arguments:$PATH NUM_LAYERS=24 HIDDEN_SIZE=1024 NU
 finish "$job" 0
 for words in '--num-layers 24' '--hidden-size 1024' '--num-attention-heads 16' '--seq-length 2048' '--max-position-embeddings 4096' \
     '--micro-batch-size 2' '--global-batch-size 512' '--data-path corpus' '--tensor-model-parallel-size 4' \
-    '--pipeline-model-parallel-size 8' '--container-image=lm.sqsh --container-mounts=/data:/data lm-train' '--lr 1e-3$'; do
+    '--pipeline-model-parallel-size 8' '--save-interval 500' '--container-image=lm.sqsh --container-mounts=/data:/data lm-train' '--lr 1e-3$'; do
     grep -Eq -- "$words( |$)|$words" tiny-"$job".log || fail "no $words: $(cat tiny-"$job".log)"
 done
+
+job=$(options=() && PATH=$work/arguments:$PATH submit slurm/train.sbatch --save-schedule 10@100,18@1000)
+finish "$job" 0
+! grep -q -- '--save-interval' tiny-"$job".log || fail "two schedules of saves: $(cat tiny-"$job".log)"
 
 # A pending job that can never start, and one whose nodes are down: the watchdog recognizes the reasons that this Slurm prints.
 pending() { # PATTERN OPTION...: a job that waits for this reason
@@ -217,7 +325,23 @@ grep -q '^task 2: .* --exit-on-missing-checkpoint' tiny-"$job".log || fail "afte
 [ ! -e moving ] || fail "after the move: a new directory"
 ! grep '^task 3' tiny-"$job".log || fail "after the move: another task ran"
 grep -Eq '^train.sbatch: [45] minutes are left: RESERVE_MINUTES is 1' tiny-"$job".log || fail "a short job: $(cat tiny-"$job".log)"
-grep -Eq -- '--exit-duration-in-mins [34]( |$)' tiny-"$job".log || fail "a short job: $(cat tiny-"$job".log)"
+grep -Eq -- '--exit-before-limit 1m( |$)' tiny-"$job".log || fail "a short job: $(cat tiny-"$job".log)"
+
+# The directory is moved away while the first task runs, after its first step.
+cat >stand-in/lm-train <<'END'
+#!/bin/sh
+[ "$SLURM_PROCID" = 0 ] || exit 0
+echo "task $SLURM_ARRAY_TASK_ID: $*"
+[ "$SLURM_ARRAY_TASK_ID" = 1 ] || exit 2
+touch "$RUN_DIRECTORY/latest"
+while [ -e "$RUN_DIRECTORY" ]; do sleep 0.1; done
+exit 3
+END
+job=$(options=(--array=1-2%1) && RUN_DIRECTORY=$work/early FRESH=1 PATH=$work/stand-in:$PATH submit slurm/train.sbatch)
+until [ -e .tiny-"$job".saved ]; do sleep 0.1; done
+mv early early.away
+until [ -z "$(squeue -h -n tiny)" ]; do sleep 0.1; done
+grep -q '^task 2: .* --exit-on-missing-checkpoint' tiny-"$job".log || fail "moved in the first task: $(cat tiny-"$job".log)"
 
 # Another training is in the run directory after the second task: the array does not continue it.
 cat >stand-in/lm-train <<'END'
@@ -272,6 +396,20 @@ until ! pgrep -f "^slurmstepd: \\[$job" >/dev/null; do sleep 0.1; done
 scontrol update JobId="$job" StartTime=now
 finish "$job" 0
 [ "$(grep '^start' tiny-"$job".log | tr '\n' ' ')" = "start 0 start 1 " ] || fail "requeue: $(cat tiny-"$job".log)"
+
+# scancel ends a job with REQUEUE=1.
+cat >stand-in/lm-train <<'END'
+#!/bin/bash
+[ "$SLURM_PROCID" = 0 ] || exit 0
+trap 'exit 75' TERM
+echo started
+while true; do sleep 0.1; done
+END
+job=$(PATH=$work/stand-in:$PATH REQUEUE=1 submit slurm/train.sbatch)
+until grep -qs '^started' tiny-"$job".log; do sleep 0.1; done
+scancel "$job"
+until [ -z "$(squeue -h -j "$job")" ]; do sleep 0.1; done
+grep -q 'cancelled: the job is not requeued' tiny-"$job".log || fail "scancel: $(cat tiny-"$job".log)"
 
 # ---- cron without a crontab ----------------------------------------------------------------------
 mkdir checks web
