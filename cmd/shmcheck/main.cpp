@@ -27,7 +27,7 @@ namespace {
 
 constexpr const char* directory = "/dev/shm";
 // --remove keeps younger segments, because a process may be about to open them.
-constexpr i64 min_age_s = 60;
+constexpr i64 default_min_age_s = 60;
 
 constexpr const char* default_warn = "80%";
 constexpr const char* default_crit = "95%";
@@ -40,6 +40,9 @@ struct Flags {
     cli::Bytes min_size;
     bool stale = false;
     bool remove = false;
+    std::optional<std::string> name;
+    std::optional<std::string> user;
+    std::optional<cli::Duration> older;
     bool limits = false;
     bool summary = false;
     std::optional<std::string> hosts_expected;
@@ -86,9 +89,19 @@ Sample take_sample(const Thresholds& thresholds) {
     return sample;
 }
 
+cluster::SegmentSelection selection_of(const Flags& flags) {
+    cluster::SegmentSelection selection{.name = flags.name, .min_bytes = flags.min_size.value};
+    if (flags.older) selection.min_age_s = static_cast<i64>(flags.older->seconds);
+    if (flags.user) {
+        selection.uid = cluster::uid_of(*flags.user);
+        if (!selection.uid) usage_error("--user", "'{}' is not a user of this host", *flags.user);
+    }
+    return selection;
+}
+
 void print_sample(const Sample& sample, const Flags& flags, bool with_heading) {
-    const Shown shown{.min_size = flags.min_size.value,
-                      .only_dead = flags.stale,
+    const Shown shown{.selection = selection_of(flags),
+                      .only_removable = flags.stale,
                       .watching = flags.watch.has_value(),
                       .width = static_cast<size_t>(cli::terminal_width(STDOUT_FILENO, 0))};
     if (with_heading && !flags.json) cli::write_stdout(heading_text(shown));
@@ -134,13 +147,25 @@ Health watch(const Flags& flags, const Thresholds& thresholds) {
     return worst;
 }
 
-// Removes the dead segments of at least `min_size` bytes. Returns whether all these segments were
-// removed.
-bool remove_dead(const Sample& sample, i64 min_size) {
-    bool all_removed = true;
+std::vector<cluster::Segment> removable_in(const Sample& sample,
+                                           const cluster::SegmentSelection& selection) {
+    std::vector<cluster::Segment> result;
     for (const cluster::Segment& segment : sample.memory.segments) {
-        if (segment.state != cluster::SegmentState::dead || segment.bytes < min_size) continue;
-        const cluster::Removal removal = remove_if_dead(directory, segment, min_age_s);
+        if (cluster::selects(selection, directory, segment) &&
+            cluster::is_removable(selection, directory, segment)) {
+            result.push_back(segment);
+        }
+    }
+    return result;
+}
+
+// Removes the removable segments of the selection. Returns whether all of them were removed.
+bool remove_segments(const Sample& sample, cluster::SegmentSelection selection) {
+    const std::vector<cluster::Segment> segments = removable_in(sample, selection);
+    if (selection.min_age_s == 0) selection.min_age_s = default_min_age_s;
+    bool all_removed = true;
+    for (const cluster::Segment& segment : segments) {
+        const cluster::Removal removal = cluster::remove_segment(directory, segment, selection);
         if (removal.removed) {
             note("{}: {}: removed, {} freed", sample.host, segment.name, human_size(segment.bytes));
         } else {
@@ -149,12 +174,6 @@ bool remove_dead(const Sample& sample, i64 min_size) {
         }
     }
     return all_removed;
-}
-
-bool has_dead(const Sample& sample, i64 min_size) {
-    return std::ranges::any_of(sample.memory.segments, [min_size](const auto& segment) {
-        return segment.state == cluster::SegmentState::dead && segment.bytes >= min_size;
-    });
 }
 
 bool stress(const Flags& flags) {
@@ -169,6 +188,10 @@ bool stress(const Flags& flags) {
     return result.passed;
 }
 
+void check_selection(const char* flag, const Flags& flags) {
+    if (!flags.stale || flags.summary) usage_error(flag, "needs --stale, without --summary");
+}
+
 void check_flags(const Flags& flags) {
     if (!flags.paths.empty() && !flags.node)
         usage_error(flags.paths.front(), "unexpected operand: only --node checks paths");
@@ -177,6 +200,9 @@ void check_flags(const Flags& flags) {
     }
     if (flags.stress) check_at_least("--stress", flags.stress->value, 1);
     if (flags.remove && !flags.stale) usage_error("--remove", "needs --stale");
+    if (flags.name) check_selection("--name", flags);
+    if (flags.user) check_selection("--user", flags);
+    if (flags.older) check_selection("--older", flags);
     if (flags.watch && !(flags.watch->seconds >= 0.1)) {
         usage_error("--watch", "{} s is less than 0.1 s", flags.watch->seconds);
     }
@@ -216,10 +242,10 @@ int run(const Flags& flags) {
     bool healthy = sample.health == Health::ok;
     if (flags.limits) cli::write_stdout(flags.json ? limits_json() : "\n" + limits_text());
     if (flags.remove) {
-        const bool all_removed = remove_dead(sample, flags.min_size.value);
+        const bool all_removed = remove_segments(sample, selection_of(flags));
         healthy = all_removed && take_sample(thresholds).health == Health::ok;
     } else if (flags.stale) {
-        healthy = !has_dead(sample, flags.min_size.value) && healthy;
+        healthy = removable_in(sample, selection_of(flags)).empty() && healthy;
     }
     if (flags.stress) healthy = stress(flags) && healthy;
     return exit_code(healthy);
@@ -234,9 +260,17 @@ void declare(cli::Options& options, Flags& flags) {
     options.value("--watch", &flags.watch, "TIME",
                   "take a sample every TIME until interrupted; print it if something has changed");
     options.flag("--stale", &flags.stale,
-                 "list only segments that no process has open; exit with 1 if one exists");
+                 "list only segments that killed programs left over, and files of --name that no "
+                 "process has open; exit with 1 if one exists");
     options.flag("--remove", &flags.remove,
-                 "with --stale: remove the segments that did not change for a minute");
+                 "with --stale: remove the segments that did not change for a minute, or for the "
+                 "time of --older; files of checkpoint steps are kept");
+    options.value("--name", &flags.name, "PATTERN",
+                  "with --stale: only these names below /dev/shm, also of files that no known "
+                  "library made");
+    options.value("--older", &flags.older, "TIME",
+                  "with --stale: only segments that did not change for TIME");
+    options.value("--user", &flags.user, "USER", "with --stale: only segments of this user");
     options.value("--stress", &flags.stress, "SIZE",
                   "allocate and touch SIZE of shared memory in a child process, then free it");
     options.flag("--limits", &flags.limits,

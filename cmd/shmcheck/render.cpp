@@ -35,8 +35,11 @@ Dead dead_among(const std::vector<Segment>& segments) {
 std::vector<const Segment*> shown_segments(const Sample& sample, const Shown& shown) {
     std::vector<const Segment*> result;
     for (const Segment& segment : sample.memory.segments) {
-        if (segment.bytes < shown.min_size) continue;
-        if (shown.only_dead && segment.state != SegmentState::dead) continue;
+        if (!cluster::selects(shown.selection, sample.filesystem, segment)) continue;
+        if (shown.only_removable &&
+            !cluster::is_removable(shown.selection, sample.filesystem, segment)) {
+            continue;
+        }
         result.push_back(&segment);
     }
     return result;
@@ -55,6 +58,7 @@ std::string summary_of(const std::vector<Segment>& segments) {
 
 std::string owners_text(const Segment& segment) {
     if (segment.state == SegmentState::dead) return "DEAD";
+    if (segment.state == SegmentState::unused) return "not open";
     if (segment.state == SegmentState::unknown) return "owner not visible";
     std::vector<std::string> owners;
     for (const cluster::Process& process : segment.owners) {

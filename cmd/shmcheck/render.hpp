@@ -25,8 +25,8 @@ struct Sample {
 
 // Options of the output.
 struct Shown {
-    i64 min_size = 0;  // segments of fewer bytes are not listed
-    bool only_dead = false;
+    cluster::SegmentSelection selection;
+    bool only_removable = false;
     bool watching = false;  // --watch: also prints time and highest use
     size_t width = 0;       // columns of the terminal; 0: no limit
 };

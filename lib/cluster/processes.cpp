@@ -186,4 +186,16 @@ std::string user_name(i64 uid) {
     return found ? found->pw_name : std::to_string(uid);
 }
 
+std::optional<i64> uid_of(const std::string& user) {
+    passwd entry = {};
+    passwd* found = nullptr;
+    std::vector<char> buffer(16384);
+    getpwnam_r(user.c_str(), &entry, buffer.data(), buffer.size(), &found);
+    if (found) return found->pw_uid;
+    i64 uid = 0;
+    const auto [end, error] = std::from_chars(user.data(), user.data() + user.size(), uid);
+    if (error != std::errc() || end != user.data() + user.size() || uid < 0) return std::nullopt;
+    return uid;
+}
+
 }  // namespace lm::cluster

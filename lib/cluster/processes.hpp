@@ -66,5 +66,7 @@ std::optional<MapsLine> parse_maps_line(std::string_view line);
 
 // Returns the name of the user, or the number of a user without a name.
 std::string user_name(i64 uid);
+// Returns the uid of a user name, or the number that `user` is.
+std::optional<i64> uid_of(const std::string& user);
 
 }  // namespace lm::cluster

@@ -2,6 +2,7 @@
 #include "cluster/shared_memory.hpp"
 
 #include <fcntl.h>
+#include <fnmatch.h>
 #include <sys/ipc.h>
 #include <sys/shm.h>
 #include <sys/stat.h>
@@ -16,6 +17,7 @@
 #include <sstream>
 
 #include "base/error.hpp"
+#include "cluster/segment_names.hpp"
 #include "io/file.hpp"
 
 namespace lm::cluster {
@@ -38,6 +40,11 @@ std::vector<Process> processes_named(const ProcessTable& table, const std::vecto
     return result;
 }
 
+// Returns the path of a file relative to `directory`, which contains it.
+std::string path_below(const std::string& directory, const std::string& path) {
+    return fs::path(path).lexically_relative(directory);
+}
+
 enum class Holder { none, some, unknown };
 
 // Asks the kernel whether another process has this file open or mapped. The answer includes
@@ -57,23 +64,30 @@ Holder ask_for_lease(const std::string& path) {
     return busy ? Holder::some : Holder::unknown;
 }
 
-SegmentState state_without_owners(const Segment& segment, const ProcessTable& table) {
-    switch (ask_for_lease(segment.name)) {
-        case Holder::none:
-            return SegmentState::dead;
-        case Holder::some:
-            return SegmentState::live;
-        case Holder::unknown:
-            break;
-    }
-    return table.sees_all_of(segment.uid) ? SegmentState::dead : SegmentState::unknown;
+Holder find_holder(const Segment& segment, const ProcessTable& table) {
+    if (!segment.owners.empty()) return Holder::some;
+    const Holder holder = ask_for_lease(segment.name);
+    return holder == Holder::unknown && table.sees_all_of(segment.uid) ? Holder::none : holder;
 }
 
-void find_owners(Segment& segment, const ProcessTable& table) {
+// Sets the owners, the creator and the state of a file of `directory`.
+void find_owners(Segment& segment, const std::string& directory, const ProcessTable& table) {
     const auto use = table.files.find(segment.file);
     if (use != table.files.end()) segment.owners = processes_named(table, use->second.pids);
-    segment.state =
-        segment.owners.empty() ? state_without_owners(segment, table) : SegmentState::live;
+    const auto maker = maker_of(path_below(directory, segment.name));
+    if (maker) segment.creator = maker->creator;
+    switch (find_holder(segment, table)) {
+        case Holder::some:
+            segment.state = SegmentState::live;
+            return;
+        case Holder::unknown:
+            segment.state = SegmentState::unknown;
+            return;
+        case Holder::none:
+            break;
+    }
+    const bool ended = segment.creator == 0 || !process_exists(segment.creator);
+    segment.state = maker && ended ? SegmentState::dead : SegmentState::unused;
 }
 
 // Returns the regular files below `directory` and its subfolders that are on the file system
@@ -135,6 +149,38 @@ void find_system_v_owners(Segment& segment, i64 n_attached, const ProcessTable& 
     }
 }
 
+i64 age_s(const Segment& segment) {
+    return std::time(nullptr) - segment.changed;
+}
+
+// Returns whether a file is part of a checkpoint step.
+bool is_in_step(const std::string& path) {
+    return std::ranges::any_of(fs::path(path), [](const fs::path& part) {
+        return part.native().starts_with("global_step");
+    });
+}
+
+// Removes the file of a segment. Follows no symbolic link, because other users may replace a
+// subfolder by one. Returns 0, or -1 with errno.
+int unlink_file(const std::string& directory, const Segment& segment) {
+    io::Fd folder(open(directory.c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC));
+    const fs::path path = path_below(directory, segment.name);
+    for (const fs::path& part : path.parent_path()) {
+        if (!folder.valid()) return -1;
+        folder = io::Fd(
+            openat(folder.get(), part.c_str(), O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
+    }
+    if (!folder.valid()) return -1;
+    struct stat status = {};
+    const std::string name = path.filename();
+    if (fstatat(folder.get(), name.c_str(), &status, AT_SYMLINK_NOFOLLOW) != 0) return -1;
+    if (FileId{status.st_dev, status.st_ino} != segment.file) {
+        errno = ESTALE;
+        return -1;
+    }
+    return unlinkat(folder.get(), name.c_str(), 0);
+}
+
 struct SystemVLine {
     Segment segment;
     i64 n_attached = 0;
@@ -184,6 +230,8 @@ std::string_view name_of(SegmentState state) {
             return "idle";
         case SegmentState::dead:
             return "dead";
+        case SegmentState::unused:
+            return "unused";
         case SegmentState::unknown:
             return "unknown";
     }
@@ -205,7 +253,7 @@ SharedMemory read_shared_memory(const std::string& directory) {
     memory.segments = named_segments(directory, device);
     std::vector<SystemVLine> system_v = system_v_lines(system_v_text());
     const ProcessTable table = read_processes(device);
-    for (Segment& segment : memory.segments) find_owners(segment, table);
+    for (Segment& segment : memory.segments) find_owners(segment, directory, table);
     add_deleted(memory.segments, table);
     for (SystemVLine& line : system_v) {
         find_system_v_owners(line.segment, line.n_attached, table);
@@ -217,19 +265,38 @@ SharedMemory read_shared_memory(const std::string& directory) {
     return memory;
 }
 
-Removal remove_if_dead(const std::string& directory, const Segment& segment, i64 min_age_s) {
+bool selects(const SegmentSelection& selection, const std::string& directory,
+             const Segment& segment) {
+    if (selection.name) {
+        const std::string name =
+            segment.system_v ? segment.name : path_below(directory, segment.name);
+        if (::fnmatch(selection.name->c_str(), name.c_str(), FNM_PATHNAME) != 0) return false;
+    }
+    if (selection.uid && segment.uid != *selection.uid) return false;
+    return segment.bytes >= selection.min_bytes && age_s(segment) >= selection.min_age_s;
+}
+
+bool is_removable(const SegmentSelection& selection, const std::string& directory,
+                  const Segment& segment) {
+    if (segment.state == SegmentState::dead) return true;
+    if (segment.state != SegmentState::unused || !selection.name) return false;
+    return !is_in_step(path_below(directory, segment.name));
+}
+
+Removal remove_segment(const std::string& directory, const Segment& segment,
+                       const SegmentSelection& selection) {
     const SharedMemory now = read_shared_memory(directory);
     const auto found = std::ranges::find_if(now.segments, [&segment](const Segment& other) {
         return other.name == segment.name && other.file == segment.file &&
                other.creator == segment.creator;
     });
     if (found == now.segments.end()) return {false, "it was removed already"};
-    if (found->state != SegmentState::dead) return {false, "it is no longer dead"};
-    if (std::time(nullptr) - found->changed < min_age_s) {
-        return {false, fmt::format("it changed less than {} s ago", min_age_s)};
+    if (!is_removable(selection, directory, *found)) return {false, "it is no longer dead"};
+    if (age_s(*found) < selection.min_age_s) {
+        return {false, fmt::format("it changed less than {} s ago", selection.min_age_s)};
     }
     const int result = found->system_v ? shmctl(static_cast<int>(found->id), IPC_RMID, nullptr)
-                                       : unlink(found->name.c_str());
+                                       : unlink_file(directory, *found);
     if (result != 0) return {false, std::strerror(errno)};
     return {true, ""};
 }

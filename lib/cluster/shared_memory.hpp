@@ -4,6 +4,7 @@
 // Works without privileges, but then a segment whose holders are not visible may be `unknown`.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -14,10 +15,14 @@
 namespace lm::cluster {
 
 // live: a process, visible or not, has the segment open or mapped.
-// dead: no process has the segment open or mapped, and the creator of a System V segment has ended.
+// dead: a killed program left it. No process has the segment open or mapped; the creator of a
+// System V segment has ended; a file has the name that a library gives to its segments
+// (segment_names.hpp), and the process in this name has ended.
 // idle: a System V segment without attached processes, whose creator is alive.
+// unused: a file that no process has open or mapped, with another name. A user may keep it there: a
+// step of --local-save, a staged dataset.
 // unknown: no holder is visible, but this process cannot see all processes that may hold it.
-enum class SegmentState { live, idle, dead, unknown };
+enum class SegmentState { live, idle, dead, unused, unknown };
 std::string_view name_of(SegmentState state);
 
 struct Segment {
@@ -31,7 +36,7 @@ struct Segment {
     i64 changed = 0;  // Unix time of the last change (POSIX) or of creation (System V)
     SegmentState state = SegmentState::unknown;
     std::vector<Process> owners;  // visible holders; for an idle System V segment its creator
-    i64 creator = 0;              // pid of the process that created it; System V only
+    i64 creator = 0;              // pid of the process that created it; 0: not known
 };
 
 struct SharedMemory {
@@ -46,12 +51,29 @@ SharedMemory read_shared_memory(const std::string& directory);
 // Returns the segments in the text of /proc/sysvipc/shm, without their owners and states.
 std::vector<Segment> parse_system_v(std::string_view text);
 
+// Which segments a user asks for. A default value selects all segments.
+struct SegmentSelection {
+    std::optional<std::string> name;  // glob(7) of the path below `directory`, or "sysv:ID"
+    std::optional<i64> uid;
+    i64 min_bytes = 0;
+    i64 min_age_s = 0;  // seconds since the last change
+};
+bool selects(const SegmentSelection& selection, const std::string& directory,
+             const Segment& segment);
+
+// Returns whether a segment may be removed: it is dead, or it is unused and the selection names it.
+// Files of a checkpoint step are never removable.
+bool is_removable(const SegmentSelection& selection, const std::string& directory,
+                  const Segment& segment);
+
 struct Removal {
     bool removed = false;
     std::string reason;  // why the segment was kept; empty when it was removed
 };
-// Reads the state of a segment again, and removes the segment if it is still dead. Keeps a segment
-// that changed less than `min_age_s` ago, because a process may be about to open it.
-Removal remove_if_dead(const std::string& directory, const Segment& segment, i64 min_age_s);
+// Reads the state of a segment again, and removes the segment if it is still removable. Keeps a
+// segment that changed less than `selection.min_age_s` ago, because a process may be about to open
+// it.
+Removal remove_segment(const std::string& directory, const Segment& segment,
+                       const SegmentSelection& selection);
 
 }  // namespace lm::cluster

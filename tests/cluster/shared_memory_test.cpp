@@ -7,9 +7,13 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <ctime>
+#include <filesystem>
 #include <string>
+#include <utility>
 
 #include "base/error.hpp"
+#include "cluster/segment_names.hpp"
 #include "support/catch.hpp"
 
 using namespace lm;
@@ -26,7 +30,9 @@ bool has_shm() {
 // A file in /dev/shm, removed at the end.
 class ShmFile {
   public:
-    explicit ShmFile(i64 bytes) : path_(std::string(shm) + "/lm-test-" + std::to_string(getpid())) {
+    explicit ShmFile(i64 bytes,
+                     const std::string& name = fmt::format("sm_segment.test.{}", getpid()))
+        : path_(fmt::format("{}/{}", shm, name)) {
         fd_ = open(path_.c_str(), O_CREAT | O_RDWR | O_TRUNC | O_CLOEXEC, 0600);
         REQUIRE(fd_ >= 0);
         REQUIRE(posix_fallocate(fd_, 0, bytes) == 0);
@@ -110,12 +116,81 @@ TEST_CASE("a segment is live while a process has it open or mapped") {
     munmap(mapped, 4096);
     CHECK(state() == SegmentState::dead);
     const SharedMemory memory = read_shared_memory(shm);
-    const Removal young = remove_if_dead(shm, *find(memory, file.path()), 3600);
+    const Removal young = remove_segment(shm, *find(memory, file.path()), {.min_age_s = 3600});
     CHECK_FALSE(young.removed);
     CHECK(young.reason == "it changed less than 3600 s ago");
-    CHECK(remove_if_dead(shm, *find(memory, file.path()), 0).removed);
+    CHECK(remove_segment(shm, *find(memory, file.path()), {}).removed);
     CHECK(access(file.path().c_str(), F_OK) != 0);
-    CHECK(remove_if_dead(shm, *find(memory, file.path()), 0).reason == "it was removed already");
+    CHECK(remove_segment(shm, *find(memory, file.path()), {}).reason == "it was removed already");
+}
+
+TEST_CASE("the names of segments that libraries make") {
+    const auto creator = [](std::string_view name) {
+        const auto maker = maker_of(name);
+        return maker ? maker->creator : -1;
+    };
+    CHECK(creator("nccl-aB3dEf") == 0);
+    CHECK(creator("torch_4711_123456_0") == 4711);
+    CHECK(creator("cuda.shm.3e8.1a2b.1") == 0x1a2b);
+    CHECK(creator("psm_0123abcd") == 0);
+    CHECK(creator("sem.loky-4711-abc_1") == 4711);
+    CHECK(creator("vader_segment.n17.1000.1a2b0001.3") == 0);
+    for (const char* name : {"", "nccl", "nccl-notes.txt", "torch_weights", "corpus.bin",
+                             "psm_notes", "run/nccl-aB3dEf", "torch_99999999999999999999_1_1"}) {
+        CAPTURE(name);
+        CHECK(creator(name) == -1);
+    }
+    CHECK_FALSE(maker_of(std::string(255, '(')));
+}
+
+TEST_CASE("a file that a user keeps is unused, and is removed only by its name") {
+    if (!has_shm()) {
+        WARN("skipped: no /dev/shm");
+        return;
+    }
+    const auto state_and_removal = [](const std::string& name, const SegmentSelection& selection) {
+        ShmFile file(4096, name);
+        file.close_fd();
+        const SharedMemory memory = read_shared_memory(shm);
+        const Segment* segment = find(memory, file.path());
+        REQUIRE(segment);
+        const bool removed = remove_segment(shm, *segment, selection).removed;
+        CHECK(removed == (access(file.path().c_str(), F_OK) != 0));
+        return std::pair(segment->state, removed);
+    };
+    using enum SegmentState;
+    const std::string own = fmt::format("lm-test-{}", getpid());
+    CHECK(state_and_removal(own, {}) == std::pair(unused, false));
+    CHECK(state_and_removal(own, {.name = "lm-test-*"}) == std::pair(unused, true));
+    // The process in the name of a PyTorch segment is alive.
+    const std::string alive = fmt::format("torch_{}_1_1", getpid());
+    CHECK(state_and_removal(alive, {}) == std::pair(unused, false));
+    // The files of a subfolder belong to a user, whatever their names are; steps are never removed.
+    const std::filesystem::path folder = fmt::format("{}/{}", shm, own);
+    std::filesystem::create_directories(folder / "global_step8");
+    CHECK(state_and_removal(own + "/nccl-aB3dEf", {}) == std::pair(unused, false));
+    CHECK(state_and_removal(own + "/staged", {.name = "lm-test-*/staged"}) ==
+          std::pair(unused, true));
+    CHECK(state_and_removal(own + "/global_step8/weights", {.name = own + "/global_step8/*"}) ==
+          std::pair(unused, false));
+    std::filesystem::remove_all(folder);
+}
+
+TEST_CASE("a selection of segments") {
+    const Segment file{
+        .name = "/dev/shm/run/a", .bytes = 10, .uid = 5, .changed = std::time(nullptr) - 100};
+    const auto is_selected = [&](const SegmentSelection& selection) {
+        return selects(selection, shm, file);
+    };
+    CHECK(is_selected({}));
+    CHECK(is_selected({.name = "run/*"}));
+    CHECK_FALSE(is_selected({.name = "*"}));
+    CHECK(is_selected({.uid = 5}));
+    CHECK_FALSE(is_selected({.uid = 6}));
+    CHECK_FALSE(is_selected({.min_bytes = 11}));
+    CHECK(is_selected({.min_age_s = 90}));
+    CHECK_FALSE(is_selected({.min_age_s = 1000}));
+    CHECK(selects({.name = "sysv:*"}, shm, {.system_v = true, .name = "sysv:7"}));
 }
 
 TEST_CASE("the memory of an unlinked file is listed") {
