@@ -126,7 +126,7 @@ int check_nodes(const std::vector<std::string>& directories, bool json) {
     const auto launch = comm::launch({.timeout_s = timeout_s, .rendezvous = true});
     return comm::with_one_error(*launch, [&] {
         const std::vector<cluster::NodeSample> samples =
-            train::sample_nodes(launch->world(), directories, train::product_tflops_of_gpus());
+            train::sample_nodes(launch->world(), directories, train::product_tflops_of_gpus()).all;
         const std::vector<cluster::NodeFinding> findings = cluster::find_outliers(samples);
         if (launch->world().rank() == 0) {
             cli::write_stdout(json ? nodes_json(samples, findings)

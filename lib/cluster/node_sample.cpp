@@ -119,6 +119,7 @@ DirectorySample measure_directory(const std::string& path) {
         try_file(path);
     } catch (const std::exception& error) {
         sample.problem = error.what();
+        sample.refused = true;
     }
     sample.seconds = watch.elapsed_s();
     return sample;

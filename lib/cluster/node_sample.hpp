@@ -18,6 +18,7 @@ namespace lm::cluster {
 struct DirectorySample {
     std::string path;
     std::string problem;   // empty: none
+    bool refused = false;  // the file was not written or read; only in a sample of this host
     i64 available = 0;     // bytes
     double inode_use = 0;  // used inodes / all inodes, from 0 to 1
     double seconds = 0;    // time to write, flush, read and remove the file

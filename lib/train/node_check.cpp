@@ -8,12 +8,14 @@
 #include <utility>
 
 #include "base/clock.hpp"
+#include "base/error.hpp"
 #include "base/log.hpp"
 #include "cluster/node_outliers.hpp"
 #include "io/file.hpp"
 #include "io/json.hpp"
 #include "io/path.hpp"
 #include "parallel/hosts.hpp"
+#include "parallel/together.hpp"
 
 namespace lm::train {
 namespace {
@@ -132,20 +134,20 @@ std::vector<double> speeds_on_host(comm::Group& world, std::vector<double> own) 
 
 }  // namespace
 
-std::vector<cluster::NodeSample> sample_nodes(comm::Group& world,
-                                              const std::vector<std::string>& directories,
-                                              const std::vector<double>& own_tflops) {
+HostSamples sample_nodes(comm::Group& world, const std::vector<std::string>& directories,
+                         const std::vector<double>& own_tflops) {
     const bool is_first = parallel::place_on_host(world) == 0;
     const std::vector<double> speeds = speeds_on_host(world, own_tflops);
     const std::unique_ptr<comm::Group> hosts =
         world.split(is_first ? 0 : -1, world.rank(), "hosts");
-    std::vector<cluster::NodeSample> samples;
+    HostSamples samples;
     if (is_first) {
         cluster::NodeSample own = cluster::sample_node(directories);
         for (size_t i = 0; i < std::min(speeds.size(), own.gpus.size()); ++i) {
             own.gpus[i].tflops = speeds[i];
         }
-        samples = exchange_samples(*hosts, std::move(own));
+        samples.own = own;
+        samples.all = exchange_samples(*hosts, std::move(own));
     }
     world.barrier();
     return samples;
@@ -174,10 +176,10 @@ std::vector<std::string> existing_directories(const std::vector<std::string>& pa
     return found;
 }
 
-void warn_of_outliers(comm::Group& world, const std::vector<std::string>& directories,
-                      const std::vector<double>& own_tflops) {
-    const std::vector<cluster::NodeFinding> findings =
-        cluster::find_outliers(sample_nodes(world, directories, own_tflops));
+void check_hosts(comm::Group& world, const std::vector<std::string>& directories,
+                 const std::string& save, const std::vector<double>& own_tflops) {
+    const HostSamples samples = sample_nodes(world, directories, own_tflops);
+    const std::vector<cluster::NodeFinding> findings = cluster::find_outliers(samples.all);
     for (const cluster::NodeFinding& finding : findings) {
         if (finding.host.empty()) {
             warn("node check: {}", finding.text);
@@ -185,6 +187,14 @@ void warn_of_outliers(comm::Group& world, const std::vector<std::string>& direct
         }
         warn("node check: {}: {}: check or exclude this host", finding.host, finding.text);
     }
+    parallel::together(world, [&] {
+        if (!samples.own) return;
+        for (const cluster::DirectorySample& directory : samples.own->directories) {
+            if (directory.path == save && directory.refused) {
+                fail(Exit::failure, directory.problem, "no save can succeed: exclude this host");
+            }
+        }
+    });
 }
 
 }  // namespace lm::train

@@ -4,6 +4,7 @@
 // through rank 0.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -12,12 +13,15 @@
 
 namespace lm::train {
 
-// Returns on rank 0 the samples of all hosts, in the order of the hosts' first ranks; on other
-// ranks an empty list. `directories`: cluster::sample_node() writes a test file to each.
-// `own_tflops`: the speeds that this rank has measured, by GPU, in 1e12 operations/s. Collective.
-std::vector<cluster::NodeSample> sample_nodes(comm::Group& world,
-                                              const std::vector<std::string>& directories,
-                                              const std::vector<double>& own_tflops);
+struct HostSamples {
+    std::vector<cluster::NodeSample> all;    // on rank 0, in the order of the hosts' first ranks
+    std::optional<cluster::NodeSample> own;  // on the first rank of each host
+};
+// Returns the samples of all hosts. `directories`: cluster::sample_node() writes a test file to
+// each. `own_tflops`: the speeds that this rank has measured, by GPU, in 1e12 operations/s.
+// Collective.
+HostSamples sample_nodes(comm::Group& world, const std::vector<std::string>& directories,
+                         const std::vector<double>& own_tflops);
 
 // Returns on member 0 the samples of all members, in the order of the members; on other members an
 // empty list. Adds the clock skew and the network speed to each sample; without the network speed
@@ -30,9 +34,11 @@ std::vector<cluster::NodeSample> exchange_samples(comm::Group& hosts, cluster::N
 // existing directory by its nearest existing parent, and drops empty paths and duplicates.
 std::vector<std::string> existing_directories(const std::vector<std::string>& paths);
 
-// On rank 0, warns of hosts that differ from the other hosts of the job. Takes about 1 s, at most 5
-// s. Has the same arguments as sample_nodes(). Collective.
-void warn_of_outliers(comm::Group& world, const std::vector<std::string>& directories,
-                      const std::vector<double>& own_tflops);
+// On rank 0, warns of hosts that differ from the other hosts of the job. Throws JointError(failure)
+// with the host when a host cannot write to `save`, one of the `directories`, because all saves of
+// the run would fail. Takes about 1 s, at most 5 s. Has the other arguments of sample_nodes().
+// Collective.
+void check_hosts(comm::Group& world, const std::vector<std::string>& directories,
+                 const std::string& save, const std::vector<double>& own_tflops);
 
 }  // namespace lm::train

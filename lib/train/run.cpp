@@ -204,9 +204,9 @@ void describe_and_check_hosts(const RunConfig& config, device::Device& device,
     const bool on_one_host =
         std::ranges::count(hosts, hosts.front()) == static_cast<std::ptrdiff_t>(hosts.size());
     if (!config.rank_checks.node_check || on_one_host) return;
-    warn_of_outliers(world,
-                     existing_directories({config.checkpoints.save, config.checkpoints.local_save}),
-                     own_product_tflops(config.trainer, device, world));
+    const config::CheckpointFlags& flags = config.checkpoints;
+    check_hosts(world, existing_directories({flags.save, flags.local_save}), flags.save,
+                own_product_tflops(config.trainer, device, world));
 }
 
 // Returns the kinds of steps that the run makes when it continues after iteration `iterations`.

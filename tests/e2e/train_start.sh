@@ -25,6 +25,17 @@ for line in '> program      lm-train [0-9.]*' '> started by   mpirun: 3 ranks, O
     grep -q "$line" err || fail "no '$line': $(cat err)"
     grep -q "Z .*$line" log || fail "no '$line' in --log-file: $(cat log)"
 done
+# A host that cannot write to --save ends the start, because no save would succeed. The message names its rank and host.
+if [ "$(id -u)" = 0 ] && unshare -m true 2>/dev/null; then
+    mkdir shared
+    # shellcheck disable=SC2016
+    read_only='[ $LM_HOST != b ] || { mount --bind shared shared && mount -o remount,ro,bind shared; }; exec lm-train "$@"'
+    # shellcheck disable=SC2016
+    expect 3 'rank 1 on b: shared.*Read-only file system.*exclude this host' \
+        mpirun -n 1 -x LM_HOST=a sh -c 'exec lm-train "$@"' sh "${args[@]}" --save shared : \
+        -n 1 -x LM_HOST=b unshare -m sh -c "$read_only" sh "${args[@]}" --save shared : \
+        -n 1 -x LM_HOST=c sh -c 'exec lm-train "$@"' sh "${args[@]}" --save shared
+fi
 hosts --no-node-check
 ! grep -q 'node check' err || fail "--no-node-check: $(cat err)"
 # The log file has the notes that were printed before it was opened.

@@ -41,8 +41,14 @@ TEST_CASE("the status file follows a run from start to end") {
     CHECK(run.json()["state"] == "running");
     status.iteration(2, 16, 2.5, false);
     CHECK(run.json()["iteration"] == 1);
-    status.saved(10);
+    CHECK(run.json()["failed_saves"] == 0);
+    status.saved(-1, 2);
+    status.iteration(9, 72, 2.5, true);
+    CHECK(run.json()["saved_iteration"].is_null());
+    CHECK(run.json()["failed_saves"] == 2);
+    status.saved(10, 0);
     status.iteration(10, 80, 2.5, true);
+    CHECK(run.json()["failed_saves"] == 0);
     const io::Json json = run.json();
     CHECK(json["iteration"] == 10);
     CHECK(json["total_iterations"] == 50);

@@ -286,3 +286,21 @@ TEST_CASE("results of a repeated step are compared with a tolerance when bits do
     CHECK(same_result(4, 4.0000001, false));
     CHECK_FALSE(same_result(4, 4.1, false));
 }
+
+TEST_CASE("the replica that computes wrong results") {
+    using enum train::ReplicaPair;
+    using train::wrong_replica;
+    CHECK_FALSE(wrong_replica({equal, equal, equal}));
+    // Replica 1 has a NaN for its own samples, or for those of replica 0.
+    CHECK(wrong_replica({second_not_finite, equal}) == 1);
+    CHECK(wrong_replica({second_not_finite, first_not_finite}) == 1);
+    CHECK(wrong_replica({equal, first_not_finite, different}) == 1);
+    // Both replicas have a NaN where the other has none.
+    CHECK_FALSE(wrong_replica({second_not_finite, second_not_finite}));
+    // With two replicas and finite results, either may be wrong; with three, the one in both pairs.
+    CHECK_FALSE(wrong_replica({different, different}));
+    CHECK(wrong_replica({different, equal, different}) == 0);
+    CHECK(wrong_replica({different, different, equal, equal}) == 1);
+    CHECK_FALSE(wrong_replica({different, equal, equal}));
+    CHECK_FALSE(wrong_replica({different, different, different}));
+}

@@ -303,7 +303,7 @@ LoopState TrainingLoop::loop_state() {
 }
 
 void TrainingLoop::report_status(bool logged) {
-    if (saver_.saved_iteration() >= 0) status_.saved(saver_.saved_iteration());
+    status_.saved(saver_.saved_iteration(), saver_.n_failures());
     status_.iteration(progress_.done.iteration, progress_.done.samples, step_s_, logged);
 }
 

@@ -82,7 +82,7 @@ void TrainingLoop::stop_at_spike() {
 // Records the last save and the reason for the stop in the status file and in the log. Returns
 // `code`.
 Exit TrainingLoop::stopping(const std::string& why, Exit code) {
-    if (saver_.saved_iteration() >= 0) status_.saved(saver_.saved_iteration());
+    status_.saved(saver_.saved_iteration(), saver_.n_failures());
     status_.stopping(why);
     log_.stopped(progress_.done.iteration, code, why);
     return code;

@@ -108,6 +108,7 @@ void StatusFile::start() {
     fields_["consumed_samples"] = nullptr;
     fields_["step_s"] = nullptr;
     fields_["saved_iteration"] = nullptr;
+    fields_["failed_saves"] = 0;
     fields_["step_bytes"] = nullptr;
     fields_["growing_saves"] = nullptr;
     write("starting", settings_.timeout_s);
@@ -145,8 +146,10 @@ void StatusFile::iteration(i64 done, i64 samples, double step_s, bool logged) {
     write("running", 3 * period_s + slack_s);
 }
 
-void StatusFile::saved(i64 iteration) {
-    if (active_) fields_["saved_iteration"] = iteration;
+void StatusFile::saved(i64 iteration, i64 n_failed) {
+    if (!active_) return;
+    if (iteration >= 0) fields_["saved_iteration"] = iteration;
+    fields_["failed_saves"] = n_failed;
 }
 
 void StatusFile::busy(const char* state, double expected_s) {

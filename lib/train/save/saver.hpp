@@ -67,6 +67,8 @@ class Saver {
     // Returns the iteration of the newest step that this run has saved since prepare(); -1: none.
     // Not collective.
     i64 saved_iteration() const { return saved_; }
+    // Returns the number of failed saves in a row.
+    i64 n_failures() const { return n_failures_; }
     // Returns how long the newest complete save took, from begin() to commit(); nullopt: none. Not
     // collective.
     std::optional<double> save_s() const { return save_s_; }

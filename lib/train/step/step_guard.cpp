@@ -49,6 +49,32 @@ bool same_result(double a, double b, bool repeats_bits) {
     return std::abs(a - b) <= rounding_tolerance * std::max(std::abs(a), std::abs(b));
 }
 
+std::optional<i64> wrong_replica(const std::vector<ReplicaPair>& pairs) {
+    const auto n = static_cast<i64>(pairs.size());
+    std::vector<i64> not_finite(pairs.size()), different(pairs.size());
+    i64 n_different = 0;
+    for (i64 i = 0; i < n; ++i) {
+        const i64 next = (i + 1) % n;
+        const ReplicaPair pair = pairs[static_cast<size_t>(i)];
+        if (pair == ReplicaPair::equal) continue;
+        ++n_different;
+        ++different[static_cast<size_t>(i)];
+        ++different[static_cast<size_t>(next)];
+        if (pair == ReplicaPair::different) continue;
+        const i64 wrong = pair == ReplicaPair::first_not_finite ? i : next;
+        ++not_finite[static_cast<size_t>(wrong)];
+    }
+    const auto only = [](const std::vector<i64>& counts, i64 least) -> std::optional<i64> {
+        if (std::ranges::count_if(counts, [&](i64 count) { return count >= least; }) != 1)
+            return {};
+        return std::ranges::max_element(counts) - counts.begin();
+    };
+    if (std::ranges::any_of(not_finite, [](i64 count) { return count > 0; })) {
+        return only(not_finite, 1);
+    }
+    return n_different == 0 ? std::nullopt : only(different, n_different);
+}
+
 // Returns whether two results of a step count as equal (same_result()).
 bool StepGuard::same(const StepResult& a, const StepResult& b) const {
     return same(a.loss, b.loss) && same(a.gradient_norm, b.gradient_norm);
@@ -162,6 +188,7 @@ StepGuard::Verdict StepGuard::judge_non_finite(const Step& step, const StepResul
                 {"origin", found},
                 {"policy", config_.stopping.on_nan}});
     last_was_spike_ = false;
+    stop_at_wrong_rank();
     if (++memory_.non_finite_in_a_row > max_non_finite_in_a_row) stop_at_non_finite(step);
     const Verdict action = act(config_.stopping.reaction_to_nan(), "--on-nan", Verdict::drop);
     if (action == Verdict::stop) {
@@ -177,6 +204,16 @@ StepGuard::Verdict StepGuard::judge_non_finite(const Step& step, const StepResul
     // loss scale goes back to its value before the step.
     if (action != Verdict::drop) trainer_.restore(scale_before_);
     return action;
+}
+
+// Ends the run when compare_ranks() has found a rank that computes wrong results. The data is not
+// the cause, so a start on other hosts continues, whatever --on-nan and --on-spike state.
+void StepGuard::stop_at_wrong_rank() const {
+    if (wrong_rank_.empty()) return;
+    if (newest_step_) newest_step_();  // finishes a pending save
+    throw JointError(Exit::failure,
+                     fmt::format("{}: {} computes wrong results: exclude this host, and run again",
+                                 reason_, wrong_rank_));
 }
 
 void StepGuard::stop_at_non_finite(const Step& step) const {
@@ -265,15 +302,32 @@ std::string StepGuard::compare_ranks(const Step& step, const std::vector<double>
     repeat(step, 1, loss_scale);
     const std::vector<double> shifted = local_losses();
     std::vector<std::string> differing;
+    std::vector<ReplicaPair> pairs(static_cast<size_t>(parallel.dp));
+    std::vector<i64> compared(static_cast<size_t>(parallel.dp));  // a rank of each replica
     for (i64 rank = 0; rank < world_.size(); ++rank) {
         spec::Coordinates at = spec::coordinates_of(parallel, rank);
         at.dp = (at.dp + 1) % parallel.dp;
         const i64 next = spec::rank_of(parallel, at);
-        if (!same(shifted[static_cast<size_t>(rank)], losses[static_cast<size_t>(next)])) {
+        const double first = shifted[static_cast<size_t>(rank)];
+        const double second = losses[static_cast<size_t>(next)];
+        if (!same(first, second)) {
+            const i64 own = spec::coordinates_of(parallel, rank).dp;
+            compared[static_cast<size_t>(own)] = rank;
+            compared[static_cast<size_t>(at.dp)] = next;
+            pairs[static_cast<size_t>(own)] =
+                std::isfinite(first) == std::isfinite(second) ? ReplicaPair::different
+                : std::isfinite(second)                       ? ReplicaPair::first_not_finite
+                                                              : ReplicaPair::second_not_finite;
             differing.push_back(fmt::format("{} and {}", rank, next));
         }
     }
     if (differing.empty()) return ", and the same losses on another data-parallel rank";
+    if (const auto wrong = wrong_replica(pairs)) {
+        const i64 rank = compared[static_cast<size_t>(*wrong)];
+        wrong_rank_ =
+            fmt::format("rank {} on {}", rank,
+                        parallel::broadcast_text(world_, host_name(), static_cast<int>(rank)));
+    }
     return fmt::format(", but ranks {} compute different losses from the same samples",
                        fmt::join(differing, "; "));
 }
@@ -328,6 +382,7 @@ StepGuard::Verdict StepGuard::judge_spike(const Step& step, StepResult& result,
                                     "gradient norm {:.4g}",
                                     again.loss, again.gradient_norm);
         reason_ += compare_ranks(step, local_losses(), scale);
+        stop_at_wrong_rank();
         // The update uses the gradients and the norm of a repetition, so that a transient fault
         // does not reach the weights. With data parallelism, compare_ranks() has overwritten the
         // gradients, so the step is repeated once more.

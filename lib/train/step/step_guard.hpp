@@ -39,6 +39,15 @@ constexpr double rounding_tolerance = 1e-3;
 // Otherwise a difference within rounding_tolerance is allowed.
 bool same_result(double a, double b, bool repeats_bits);
 
+// Two data-parallel ranks have computed the losses of the samples of the second one. The pair i
+// consists of the ranks i and (i + 1) % dp.
+enum class ReplicaPair { equal, different, first_not_finite, second_not_finite };
+// Returns the data-parallel rank that computes wrong results: the only one that has a value that is
+// not finite where the other rank of its pair has a finite one, or else the only one that is in
+// each pair that differs. Returns nullopt when the pairs do not show which rank is wrong, for
+// example two finite losses of two ranks.
+std::optional<i64> wrong_replica(const std::vector<ReplicaPair>& pairs);
+
 class StepGuard {
   public:
     // The reaction of the loop to a step.
@@ -73,9 +82,10 @@ class StepGuard {
     void begin(i64 iteration);
     // Judges the result of compute_gradients(). Sets result.overflow after an fp16 overflow. If a
     // spike is repeated for --rerun-suspect, sets `result` to the result whose gradients the
-    // trainer then holds. Throws JointError(self_stopped) for a value that is not finite with
-    // --on-nan stop, at the 51st such step in a row, and at the 150th fp16 overflow in a row.
-    // Collective.
+    // trainer then holds. Throws JointError(failure) when one rank computes wrong results from
+    // samples for which another rank computes other results, because its host is faulty. Throws
+    // JointError(self_stopped) for a value that is not finite with --on-nan stop, at the 51st such
+    // step in a row, and at the 150th fp16 overflow in a row. Collective.
     Verdict judge(const Step& step, StepResult& result);
     // Returns the description of the last suspicious step, which the message of a stop contains.
     const std::string& reason() const { return reason_; }
@@ -107,6 +117,7 @@ class StepGuard {
     bool same(const StepResult& a, const StepResult& b) const;
     bool same(double a, double b) const;
     std::vector<double> local_losses();
+    void stop_at_wrong_rank() const;
     std::string first_of_all(const std::optional<NonFinite>& own);
 
     const RunConfig& config_;
@@ -119,6 +130,7 @@ class StepGuard {
     bool last_was_spike_ = false;  // the last suspicious step was a spike; false: not finite
     optim::LossScaleState scale_before_;
     std::string reason_;
+    std::string wrong_rank_;  // "rank 1 on n2", which computes wrong results; empty: none
 };
 
 }  // namespace lm::train
