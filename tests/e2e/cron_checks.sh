@@ -118,7 +118,7 @@ for text in '{' '[1]' '{"state": null, "time": 1}' '{"state": "running", "time":
     check 3 '^pulse: /.*status.json: is not a status file' pulse
 done
 [ -z "$(find . -name evil)" ] || fail "a value of the status file was run"
-# A lone surrogate, a newline or an escape in the reason is no missing file, and reaches no terminal.
+# A reason with a lone surrogate, a newline or an escape is read, and its control characters reach no terminal.
 echo '{"state": "running", "time": 1, "due": 9999999999, "iteration": 7, "reason": "a\ud800b\nc\u001b[31m"}' >status.json
 queue '12|RUNNING|None|99999:00'
 check 0 'PULSE: tiny: running, iteration 7 .*; a b c \[31m$' pulse

@@ -87,7 +87,7 @@ publish 0 'publish: 1 changed files'
 grep -q five <<<"$(published log)" || fail "not pushed after another commit"
 [ "$(published README.md)" = model ] || fail "the other commit is lost"
 
-# Another clone has changed a published file: the message says what to do, and that file is not overwritten.
+# Another clone has changed a published file: the message names the remedy, and that file is not overwritten.
 (cd other && git pull -q && echo other >>log && git -c user.name=x -c user.email=x@x commit -q -a -m log && git push -q)
 echo fives >>run/log
 publish 1 'ALERT publish: error: .*/logs and the hub have both changed .*: run git pull'
@@ -128,7 +128,7 @@ exec 7>&-
 [ "$(git -C in_place_hub ls-tree -r --name-only HEAD | tr '\n' ' ')" = "README.md logs/main.txt " ] ||
     fail "published in place: $(git -C in_place_hub ls-tree -r --name-only HEAD)"
 [ "$(cat in_place/README.md)" = model ] || fail "the file of the other clone is missing"
-# The clone, or the state of the checks, lies in the directory of the run: no copies of copies.
+# The clone, or the state of the checks, is in the directory of the run: no copies of copies.
 mkdir -p outer/state
 git clone -q hub outer/logs 2>/dev/null
 echo x >outer/x.jsonl
