@@ -20,7 +20,8 @@ configure_job() {
     state=${XDG_STATE_HOME:-$HOME/.local/state}/lm-utils/job-$1
     configuration=$state/site.conf
     [ ! -e "$configuration" ] || return 0
-    job=$(squeue -h -j "$1" -o '%j|%u|%Z|%k' 2>&1) && [ -n "$job" ] || broken "squeue: job $1: ${job:-no such job}"
+    job=$(squeue -h -j "$1" -o '%j|%u|%Z|%k' 2>&1) || broken "squeue: job $1: $job"
+    [ -n "$job" ] || broken "squeue: job $1: no such job"
     IFS='|' read -r name user work run <<<"$(head -n 1 <<<"$job")"
     run=${run#lm-train:}
     [ -d "$run" ] || run=$work/run

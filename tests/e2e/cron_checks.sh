@@ -119,7 +119,9 @@ for text in '{' '[1]' '{"state": null, "time": 1}' '{"state": "running", "time":
 done
 [ -z "$(find . -name evil)" ] || fail "a value of the status file was run"
 # A reason with a lone surrogate, a newline or an escape is read, and its control characters reach no terminal.
-echo '{"state": "running", "time": 1, "due": 9999999999, "iteration": 7, "reason": "a\ud800b\nc\u001b[31m"}' >status.json
+cat >status.json <<'END'
+{"state": "running", "time": 1, "due": 9999999999, "iteration": 7, "reason": "a\ud800b\nc\u001b[31m"}
+END
 queue '12|RUNNING|None|99999:00'
 check 0 'PULSE: tiny: running, iteration 7 .*; a b c \[31m$' pulse
 [ "$(wc -l <out)" = 1 ] || fail "pulse: $(cat out)"

@@ -191,7 +191,11 @@ job=$(options=(--nodes=3 --ntasks-per-node=1 --no-kill) && NODES=2 PATH=$work/st
 finish "$job" 0
 [ "$(grep '^start' tiny-"$job".log | tr '\n' ' ')" = "start of 2 on n[1-2] start of 2 on n[1,3] " ] || fail "a spare node: $(cat tiny-"$job".log)"
 # The same failure on several hosts has another cause than a host; the array ends after MAX_FAILURES.
-printf '#!/bin/bash\n[ "$SLURM_PROCID" != 0 ] || { echo start; kill -SEGV $$; }\nsleep 5\n' >stand-in/lm-train
+cat >stand-in/lm-train <<'END'
+#!/bin/bash
+[ "$SLURM_PROCID" != 0 ] || { echo start; kill -SEGV $$; }
+sleep 5
+END
 job=$(options=(--array=1-9%1 --nodes=1) && PATH=$work/stand-in:$PATH MAX_FAILURES=3 FRESH=1 submit slurm/train.sbatch)
 until [ -z "$(squeue -h -n tiny)" ]; do sleep 0.1; done
 [ "$(grep -c '^start' tiny-"$job".log)" = 3 ] || fail "the array was not cancelled: $(cat tiny-"$job".log)"
@@ -205,8 +209,7 @@ until [ -z "$(squeue -h -n tiny)" ]; do sleep 0.1; done
 ! grep -q 'the later starts do not use' tiny-"$job".log || fail "a stale status: $(cat tiny-"$job".log)"
 
 # A job that requires its nodes excludes none of them: it would wait for ever.
-printf '#!/bin/bash\n[ "$SLURM_PROCID" != 0 ] || kill -SEGV $$\nsleep 5\n' >stand-in/lm-train
-job=$(options=(--array=1-2%1 --nodelist=n1,n2) && PATH=$work/stand-in:$PATH FRESH=1 submit slurm/train.sbatch)
+job=$(options=(--array=1-2%1 '--nodelist=n[1-2]') && PATH=$work/stand-in:$PATH FRESH=1 submit slurm/train.sbatch)
 until [ -z "$(squeue -h -n tiny)" ]; do sleep 0.1; done
 ! grep -q 'the later starts do not use' tiny-"$job".log || fail "required nodes: $(cat tiny-"$job".log)"
 [ "$(grep -c 'failure [12] of at most 5 without a new step: Segmentation fault on n1' tiny-"$job".log)" = 2 ] || fail "required nodes: $(cat tiny-"$job".log)"
@@ -214,13 +217,15 @@ until [ -z "$(squeue -h -n tiny)" ]; do sleep 0.1; done
 # The command of a crontab in docs/shmcheck.md checks each node of a running job, also of an array. All nodes of this Slurm have one
 # name, so each takes that of its daemon.
 mkdir hosts
+# shellcheck disable=SC2016
 printf '#!/bin/sh\nLM_HOST=${SLURMD_NODENAME:-} exec %s/lm-shmcheck "$@"\n' "$bin" >hosts/lm-shmcheck
 chmod +x hosts/lm-shmcheck
 command=$(sed -n 's/^    0 \* \* \* \* //p' "$share/../docs/shmcheck.md" | sed 's/\\%/%/g; s/-n train/-n tiny/')
 job=$(sbatch --parsable --array=1-2%1 --nodes=2 --ntasks-per-node=2 --job-name=tiny --output=/dev/null --wrap='sleep 1000')
 until [ "$(squeue -h -t R -n tiny -o %N)" = "n[1-2]" ]; do sleep 0.1; done
 PATH=$work/hosts:$PATH sh -c "$command" >out 2>&1 || true
-grep -q '^2 hosts: ' out && ! grep -q missing out || fail "$command: $(cat out)"
+grep -q '^2 hosts: ' out || fail "$command: $(cat out)"
+! grep -q missing out || fail "$command: $(cat out)"
 scancel "$job"
 until [ -z "$(squeue -h -n tiny)" ]; do sleep 0.1; done
 
