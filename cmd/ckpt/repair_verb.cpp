@@ -10,6 +10,7 @@
 #include "cli/progress_line.hpp"
 #include "convert/megatron/from_megatron_deepspeed.hpp"
 #include "convert/megatron/from_megatron_lm.hpp"
+#include "convert/model_format.hpp"
 #include "io/json.hpp"
 #include "paths.hpp"
 #include "verbs.hpp"
@@ -35,14 +36,14 @@ int run(const Args& args, const std::string& command_line) {
     request.force = args.force;
     request.command_line = command_line;
     request.replicas = args.from == "mean" ? convert::Replicas::mean : convert::Replicas::rank0;
-    const convert::Format format = convert::detect_format(request.in);
+    const convert::ModelFormat format = convert::detect_format(request.in);
     if (format == convert::Format::native) {
         usage_error(
             request.in,
             "needs no repair: it stores each replicated tensor once, and all ranks load this copy. "
             "To find copies that differ in a running training, use lm-train --check-replicas N");
     }
-    if (!convert::is_megatron(format)) {
+    if (!format.is_megatron()) {
         usage_error(request.in, "expected a checkpoint of Megatron, got the format {}",
                     name_of(format));
     }

@@ -14,12 +14,12 @@
 #include "cli/main.hpp"
 #include "cli/progress_line.hpp"
 #include "convert/check_output.hpp"
-#include "convert/from_hf.hpp"
+#include "convert/hf/from_hf.hpp"
+#include "convert/hf/to_hf.hpp"
 #include "convert/megatron/from_megatron_deepspeed.hpp"
 #include "convert/megatron/from_megatron_lm.hpp"
 #include "convert/megatron/to_deepspeed.hpp"
 #include "convert/megatron/to_megatron.hpp"
-#include "convert/to_hf.hpp"
 #include "export_check.hpp"
 #include "io/file.hpp"
 #include "io/output_place.hpp"
@@ -57,12 +57,12 @@ struct Args {
 
 std::vector<std::string> format_names() {
     std::vector<std::string> names;
-    for (const convert::Format format : convert::all_formats) names.emplace_back(name_of(format));
+    for (const auto& format : convert::all_formats()) names.emplace_back(name_of(format));
     return names;
 }
 
-convert::Format format_from(const std::string& name) {
-    for (const convert::Format format : convert::all_formats) {
+convert::ModelFormat format_from(const std::string& name) {
+    for (const convert::ModelFormat& format : convert::all_formats()) {
         if (name_of(format) == name) return format;
     }
     bug(__FILE__, __LINE__, "expected a format that the parser accepts, got {}", name);
@@ -114,18 +114,19 @@ void check_imported(const Args& args, const std::string& native, Report& report)
 }
 
 // Throws Error(usage) for check options that this conversion does not support.
-void check_usage(const Args& args, convert::Format from, convert::Format to) {
+void check_usage(const Args& args, const convert::ModelFormat& from,
+                 const convert::ModelFormat& to) {
     check_at_least("--max-shard-size", args.max_shard.value, 1);
     if (!args.check_python.empty() && !args.check) {
         usage_error("--check-python", "is valid only with --check");
     }
-    if (args.check && convert::is_megatron(to) && !args.dtype.empty()) {
+    if (args.check && to.is_megatron() && !args.dtype.empty()) {
         usage_error("--check",
                     "compares the tensors of {} bit by bit, but --dtype changes their bits: omit "
                     "one of the two",
                     name_of(to));
     }
-    if (!args.check_python.empty() && convert::is_megatron(to)) {
+    if (!args.check_python.empty() && to.is_megatron()) {
         usage_error("--check-python", "cannot load the exported format {}: give --check alone",
                     name_of(to));
     }
@@ -134,8 +135,7 @@ void check_usage(const Args& args, convert::Format from, convert::Format to) {
                     "no Python package computes the logits of the format {}: give --check alone",
                     name_of(from));
     }
-    if (!args.check_python.empty() && convert::is_hugging_face(from) &&
-        !io::is_directory(args.in)) {
+    if (!args.check_python.empty() && from.is_hugging_face() && !io::is_directory(args.in)) {
         usage_error("--check-python", "expected IN to be a directory, got the file {}", args.in);
     }
 }
@@ -145,8 +145,8 @@ int prove(const Args& args, const cli::Options& options) {
     if (!args.check) usage_error("--against", "is valid only with --check");
     if (args.against.empty()) usage_error("--against", "is empty: give a checkpoint");
     refuse_options_of_conversions(options);
-    const convert::Format format = convert::detect_format(args.in);
-    if (!convert::is_hugging_face(format)) {
+    const convert::ModelFormat format = convert::detect_format(args.in);
+    if (!format.is_hugging_face()) {
         usage_error(args.in, "expected a Hugging Face model, got the format {}", name_of(format));
     }
     check_usage(args, format, convert::Format::native);
@@ -157,44 +157,42 @@ int prove(const Args& args, const cli::Options& options) {
 }
 
 // Returns the target format of a conversion without --to.
-convert::Format default_target(const Args& args, convert::Format from) {
+convert::ModelFormat default_target(const Args& args, const convert::ModelFormat& from) {
     if (from != convert::Format::native) return convert::Format::native;
-    const convert::Format to = convert::choose_hf_format(args.in);
+    const convert::ModelFormat to{convert::Format::hugging_face,
+                                  &convert::choose_hf_class(args.in)};
     if (!args.quiet && !args.json)
         note("--to is not given: using {}, which can represent this model", name_of(to));
     return to;
 }
 
-convert::ConversionReport import_model(const convert::ConversionRequest& request,
-                                       convert::Format from) {
-    switch (from) {
-        case convert::Format::megatron_lm:
-            return convert::from_megatron_lm(request);
-        case convert::Format::megatron_deepspeed:
-            return convert::from_megatron_deepspeed(request);
-        default:
-            return convert::from_hf(request);
+convert::ConversionReport convert_model(const convert::ConversionRequest& request,
+                                        const Formats& formats) {
+    using convert::Format;
+    const bool to_native = formats.to == Format::native;
+    switch (to_native ? formats.from.format : formats.to.format) {
+        case Format::megatron_lm:
+            return to_native ? convert::from_megatron_lm(request)
+                             : convert::to_megatron_lm(request);
+        case Format::megatron_deepspeed:
+            return to_native ? convert::from_megatron_deepspeed(request)
+                             : convert::to_megatron_deepspeed(request);
+        case Format::hugging_face:
+            return to_native ? convert::from_hf(request)
+                             : convert::to_hf(request, *formats.to.hf_class);
+        case Format::native:
+            break;
     }
-}
-
-convert::ConversionReport export_model(const convert::ConversionRequest& request,
-                                       convert::Format to) {
-    switch (to) {
-        case convert::Format::megatron_lm:
-            return convert::to_megatron_lm(request);
-        case convert::Format::megatron_deepspeed:
-            return convert::to_megatron_deepspeed(request);
-        default:
-            return convert::to_hf(request, to);
-    }
+    bug(__FILE__, __LINE__, "expected a conversion from or to native");
 }
 
 // Returns the formats of IN and OUT. Throws Error(usage) when there is no such conversion, or when
 // the conversion does not use a given option.
 Formats formats_of(const Args& args, const cli::Options& options) {
-    const convert::Format from =
+    const convert::ModelFormat from =
         args.from.empty() ? convert::detect_format(args.in) : format_from(args.from);
-    const convert::Format to = args.to.empty() ? default_target(args, from) : format_from(args.to);
+    const convert::ModelFormat to =
+        args.to.empty() ? default_target(args, from) : format_from(args.to);
     if (from == to) usage_error(args.in, "has the format {} already", name_of(to));
     if (to != convert::Format::native && from != convert::Format::native) {
         usage_error("--to", "{} cannot be written from {}: convert to native first", name_of(to),
@@ -206,9 +204,9 @@ Formats formats_of(const Args& args, const cli::Options& options) {
 }
 
 void convert_one(const Args& args, const Formats& formats, const std::string& command_line) {
-    const convert::Format from = formats.from;
-    const convert::Format to = formats.to;
-    const bool to_hf = convert::is_hugging_face(to);
+    const convert::ModelFormat& from = formats.from;
+    const convert::ModelFormat& to = formats.to;
+    const bool to_hf = to.is_hugging_face();
     Report report = report_of(args);
     convert::ConversionRequest request = request_of(args, command_line);
     std::optional<cli::ProgressLine> progress;
@@ -220,22 +218,21 @@ void convert_one(const Args& args, const Formats& formats, const std::string& co
         // The check runs before OUT appears, so that a conversion that fails the check leaves no
         // files.
         request.check = [&](const std::string& finished) {
-            if (convert::is_megatron(from)) return check_imported(args, finished, report);
-            if (convert::is_megatron(to)) {
+            if (from.is_megatron()) return check_imported(args, finished, report);
+            if (to.is_megatron()) {
                 return report.read_again(compare_export(args.in, finished, args.out));
             }
             compare(args, to_hf ? args.in : finished, to_hf ? finished : args.in, report);
         };
     }
     Drift drift;
-    if (convert::is_megatron(from)) {
+    if (from.is_megatron()) {
         request.replicas = convert::Replicas::rank0;
         request.drifted = [&](const std::string& tensor, std::string_view, double largest) {
             drift.add(tensor, largest);
         };
     }
-    const convert::ConversionReport result =
-        to == convert::Format::native ? import_model(request, from) : export_model(request, to);
+    const convert::ConversionReport result = convert_model(request, formats);
     if (progress) progress->finish();
     report.converted(formats, result, drift);
 }

@@ -56,7 +56,7 @@ void Report::converted(const Formats& formats, const convert::ConversionReport& 
             "(first: {}): the copies of rank 0 are used: see lm-ckpt repair",
             in_, drift.n, drift.largest, drift.first);
     }
-    const bool no_tokenizer = convert::is_hugging_face(formats.to) && !result.has_tokenizer;
+    const bool no_tokenizer = formats.to.is_hugging_face() && !result.has_tokenizer;
     const bool no_end = result.end_of_document < 0;
     print(
         {{"in", in_},

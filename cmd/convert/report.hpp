@@ -8,13 +8,14 @@
 #include "base/clock.hpp"
 #include "check/logits_check.hpp"
 #include "convert/conversion.hpp"
+#include "convert/model_format.hpp"
 #include "io/json.hpp"
 
 namespace lm {
 
 struct Formats {
-    convert::Format from;
-    convert::Format to;
+    convert::ModelFormat from;
+    convert::ModelFormat to;
 };
 
 // The tensors whose copies on the tensor ranks of Megatron differ.

@@ -10,6 +10,7 @@ namespace lm {
 namespace {
 
 using convert::Format;
+using convert::ModelFormat;
 
 // Returns the last part of a path: "global_step8" of "ckpts/global_step8/".
 std::string last_part(std::string path) {
@@ -34,10 +35,11 @@ void refuse_empty_paths(const cli::Options& options, const std::vector<std::stri
     }
 }
 
-void refuse_unused_options(const cli::Options& options, Format from, Format to) {
+void refuse_unused_options(const cli::Options& options, const ModelFormat& from,
+                           const ModelFormat& to) {
     const std::string target = fmt::format("--to {}", name_of(to));
     const std::string source = fmt::format("IN in the format {}", name_of(from));
-    if (!is_megatron(to)) {
+    if (!to.is_megatron()) {
         constexpr std::string_view where = "with --to megatron-lm or megatron-deepspeed";
         refuse(options, "--tensor-model-parallel-size", where, target);
         refuse(options, "--pipeline-model-parallel-size", where, target);
@@ -46,7 +48,7 @@ void refuse_unused_options(const cli::Options& options, Format from, Format to) 
     if (to != Format::megatron_lm) {
         refuse(options, "--transformer-impl", "with --to megatron-lm", target);
     }
-    if (!is_hugging_face(to)) {
+    if (!to.is_hugging_face()) {
         constexpr std::string_view where = "when OUT is a Hugging Face model";
         refuse(options, "--format", where, target);
         refuse(options, "--max-shard-size", where, target);
@@ -55,7 +57,7 @@ void refuse_unused_options(const cli::Options& options, Format from, Format to) 
                    target);
         }
     }
-    if (!is_megatron(from)) {
+    if (!from.is_megatron()) {
         refuse(options, "--vocab-size", "when IN is a checkpoint of Megatron", source);
     } else {
         refuse(options, "--dtype", "when IN is not a Megatron checkpoint (its types are kept)",

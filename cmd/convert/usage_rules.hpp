@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "cli/options.hpp"
-#include "convert/conversion.hpp"
+#include "convert/model_format.hpp"
 
 namespace lm {
 
@@ -15,7 +15,8 @@ namespace lm {
 void refuse_empty_paths(const cli::Options& options, const std::vector<std::string>& paths);
 
 // Refuses an option that a conversion between these formats does not use.
-void refuse_unused_options(const cli::Options& options, convert::Format from, convert::Format to);
+void refuse_unused_options(const cli::Options& options, const convert::ModelFormat& from,
+                           const convert::ModelFormat& to);
 
 // Refuses an option that --against does not use.
 void refuse_options_of_conversions(const cli::Options& options);

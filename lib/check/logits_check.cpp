@@ -9,9 +9,9 @@
 #include "check/check_tokens.hpp"
 #include "ckpt/format/index.hpp"
 #include "ckpt/history/steps.hpp"
-#include "convert/hf_files.hpp"
-#include "convert/hf_match.hpp"
-#include "convert/hf_reference.hpp"
+#include "convert/hf/config_match.hpp"
+#include "convert/hf/files.hpp"
+#include "convert/hf/reference.hpp"
 #include "cpu/cpu_device.hpp"
 #include "train/step/trainer.hpp"
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A conversion between model formats: the request and the report of a conversion, the format of a
-// path, and the output directory.
+// A conversion between model formats: the request and the report of a conversion, and the output
+// directory.
 #pragma once
 
 #include <array>
@@ -15,34 +15,6 @@
 #include "io/atomic.hpp"
 
 namespace lm::convert {
-
-enum class Format {
-    native,
-    hf_gpt2,
-    hf_bloom,
-    hf_llama,
-    hf_gpt_neox,
-    hf_mistral,
-    hf_starcoder2,
-    hf_gpt_bigcode,
-    hf_stablelm,
-    hf_nemotron,
-    hf_qwen2,
-    hf_qwen3,
-    megatron_lm,
-    megatron_deepspeed,
-};
-inline constexpr std::array all_formats{
-    Format::native,      Format::hf_gpt2,           Format::hf_bloom,      Format::hf_llama,
-    Format::hf_gpt_neox, Format::hf_mistral,        Format::hf_starcoder2, Format::hf_gpt_bigcode,
-    Format::hf_stablelm, Format::hf_nemotron,       Format::hf_qwen2,      Format::hf_qwen3,
-    Format::megatron_lm, Format::megatron_deepspeed};
-std::string_view name_of(Format format);
-bool is_hugging_face(Format format);
-bool is_megatron(Format format);
-
-// Returns the format of the model at `path`. Throws Error(usage) when the format is not known.
-Format detect_format(const std::string& path);
 
 enum class WeightFiles { safetensors, bin };
 

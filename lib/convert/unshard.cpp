@@ -10,7 +10,7 @@
 #include "ckpt/format/index.hpp"
 #include "ckpt/format/model_json.hpp"
 #include "ckpt/format/safetensors.hpp"
-#include "convert/hf_files.hpp"
+#include "convert/hf/files.hpp"
 #include "io/atomic.hpp"
 #include "io/checked.hpp"
 #include "io/json.hpp"

@@ -4,10 +4,10 @@
 #include "base/error.hpp"
 #include "base/log.hpp"
 #include "ckpt/history/steps.hpp"
-#include "convert/conversion.hpp"
-#include "convert/hf_files.hpp"
-#include "convert/hf_source.hpp"
+#include "convert/hf/config_json.hpp"
+#include "convert/hf/source.hpp"
 #include "convert/megatron/megatron_tensors.hpp"
+#include "convert/model_format.hpp"
 #include "io/path.hpp"
 #include "text/byte_tokenizer.hpp"
 
@@ -63,11 +63,11 @@ std::shared_ptr<const text::Tokenizer> chosen(const OpenedModel& model,
 }  // namespace
 
 OpenedModel open_model(const std::string& path) {
-    const convert::Format format = convert::detect_format(path);
-    if (convert::is_megatron(format)) {
+    const convert::ModelFormat format = convert::detect_format(path);
+    if (format.is_megatron()) {
         return {convert::open_megatron_tensors(path, true), {}, {}, {path, io::parent_of(path)}};
     }
-    if (convert::is_hugging_face(format)) {
+    if (format.is_hugging_face()) {
         convert::HfSource source = convert::open_hf_source(path);
         return {std::move(source.tensors),
                 source.tokenizer,

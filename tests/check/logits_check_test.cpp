@@ -6,7 +6,7 @@
 #include "../support/temp_dir.hpp"
 #include "base/error.hpp"
 #include "check/check_tokens.hpp"
-#include "convert/to_hf.hpp"
+#include "convert/hf/to_hf.hpp"
 #include "io/file.hpp"
 #include "support/catch.hpp"
 
@@ -35,7 +35,7 @@ void make_models(const test::ScratchDirectory& scratch) {
     convert::ConversionRequest request;
     request.in = scratch / "native";
     request.out = scratch / "hf";
-    convert::to_hf(request, convert::Format::hf_gpt2);
+    convert::to_hf(request, *convert::find_hf_class("hf-gpt2"));
 }
 
 void replace(const std::string& path, const std::string& from, const std::string& to) {
@@ -69,7 +69,6 @@ TEST_CASE("a converted model has the same logits, another model has not") {
 }
 
 TEST_CASE("models with the settings of newer flags have the logits of their classes") {
-    using convert::Format;
     spec::ModelConfig scaled = test::llama_model(2, 6, 2);
     scaled.rope_scaling = 8;
     scaled.rotary_base = 5e5;
@@ -88,15 +87,15 @@ TEST_CASE("models with the settings of newer flags have the logits of their clas
     stablelm.activation = spec::Activation::swiglu;
     spec::ModelConfig nemotron = test::nemotron_model(2, 6, 2);
     nemotron.qkv_bias = nemotron.qk_norm = false;
-    for (auto& [format, model] : std::initializer_list<std::pair<Format, spec::ModelConfig>>{
-             {Format::hf_llama, scaled},
-             {Format::hf_qwen2, qwen2},
-             {Format::hf_qwen3, qwen3},
-             {Format::hf_mistral, window},
-             {Format::hf_gpt_neox, partial},
-             {Format::hf_stablelm, stablelm},
-             {Format::hf_nemotron, nemotron}}) {
-        INFO(name_of(format));
+    for (auto& [name, model] : std::initializer_list<std::pair<const char*, spec::ModelConfig>>{
+             {"hf-llama", scaled},
+             {"hf-qwen2", qwen2},
+             {"hf-qwen3", qwen3},
+             {"hf-mistral", window},
+             {"hf-gpt-neox", partial},
+             {"hf-stablelm", stablelm},
+             {"hf-nemotron", nemotron}}) {
+        INFO(name);
         const test::ScratchDirectory scratch;
         spec::ModelConfig bytes = model;
         bytes.vocab_size = 257;
@@ -105,7 +104,7 @@ TEST_CASE("models with the settings of newer flags have the logits of their clas
         convert::ConversionRequest request;
         request.in = scratch / "native";
         request.out = scratch / "hf";
-        convert::to_hf(request, format);
+        convert::to_hf(request, *convert::find_hf_class(name));
         const check::Comparison same =
             check::compare_with_hf(scratch / "native", scratch / "hf", {});
         CHECK(same.rms > 0);
@@ -134,6 +133,57 @@ TEST_CASE("a config.json of another model is named by its keys") {
                ContainsSubstring("layer_norm_epsilon is 0.0001, expected 1e-05"));
     CHECK(message("\"gelu_new\"", "\"gelu_fast\"").empty());
     CHECK(message("\"attn_pdrop\": 0.1", "\"attn_pdrop\": 0.2").empty());
+}
+
+TEST_CASE("settings that the import accepts have the same logits, whatever the export writes") {
+    spec::ModelConfig wide = test::llama_model(2, 6, 2);  // its head size is not hidden / heads
+    wide.hidden = 20;
+    spec::ModelConfig gelu = test::nemotron_model(2, 6, 2);
+    gelu.qkv_bias = gelu.qk_norm = false;
+    gelu.activation = spec::Activation::gelu_tanh;
+    spec::ModelConfig neox = test::odd_model(2);
+    neox.position = spec::PositionEmbedding::rope;
+    neox.rotary_base = 700;
+    neox.rotary_percent = 0.5;
+    struct Case {
+        const char* name;
+        spec::ModelConfig model;
+        std::vector<std::pair<std::string, std::string>> replaced;
+    };
+    for (
+        auto& [name, model, replaced] : std::vector<Case>{
+            {"hf-mistral", wide, {{"\"mistral\"", "\"llama\""}, {"\"silu\"", "\"swish\""}}},
+            {"hf-nemotron", gelu, {{"\"gelu_new\"", "\"gelu_fast\""}}},
+            {"hf-gpt-neox",
+             neox,
+             {{"\"rotary_emb_base\": 700", "\"b\": 1"},
+              {"\"rotary_pct\": 0.5",
+               R"("p": NaN, "rope_parameters": {"rope_theta": 700, "partial_rotary_factor": 0.5})"}}}}) {
+        INFO(name);
+        const test::ScratchDirectory scratch;
+        model.vocab_size = 257;
+        model.resolve();
+        save(scratch / "native", model, 5);
+        convert::ConversionRequest request;
+        request.in = scratch / "native";
+        request.out = scratch / "hf";
+        convert::to_hf(request, *convert::find_hf_class(name));
+        for (const auto& [from, to] : replaced) replace(scratch / "hf/config.json", from, to);
+        const check::Comparison same =
+            check::compare_with_hf(scratch / "native", scratch / "hf", {});
+        CHECK(same.largest <= 1e-4 * same.rms);
+    }
+}
+
+TEST_CASE("a tokenizer that is not supported does not fail a check") {
+    const test::ScratchDirectory scratch;
+    spec::ModelConfig model = test::odd_model(2);
+    for (const char* text : {"{}", "no JSON", R"({"model": {"type": "Unigram"}})"}) {
+        io::write_file(scratch / "tokenizer.json", text, io::Overwrite::yes);
+        const check::CheckTokens random = check::check_tokens(model, {scratch.path()});
+        CHECK(random.what.starts_with("7 random tokens ("));
+        CHECK_THAT(random.what, ContainsSubstring("tokenizer.json"));
+    }
 }
 
 TEST_CASE("the tokens of a check") {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Conversions to and from Hugging Face, with the golden weights of GPT-2 as written by
 // transformers.
-#include "convert/from_hf.hpp"
-#include "convert/to_hf.hpp"
+#include "convert/hf/from_hf.hpp"
+#include "convert/hf/to_hf.hpp"
 
 #include <algorithm>
 #include <cstring>
@@ -17,9 +17,11 @@
 #include "ckpt/history/steps.hpp"
 #include "ckpt/verbs/diff.hpp"
 #include "ckpt/verbs/verify.hpp"
-#include "convert/hf_architecture.hpp"
-#include "convert/hf_config.hpp"
-#include "convert/hf_files.hpp"
+#include "convert/conversions.hpp"
+#include "convert/hf/config_json.hpp"
+#include "convert/hf/files.hpp"
+#include "convert/hf/fits.hpp"
+#include "convert/model_format.hpp"
 #include "io/json.hpp"
 #include "support/catch.hpp"
 
@@ -28,6 +30,8 @@ using namespace lm::convert;
 using test::Buffers;
 
 namespace {
+
+const HfClass& gpt2 = *find_hf_class("hf-gpt2");
 
 const std::string golden = std::string(LM_TEST_DIR) + "/golden/gpt2_odd.safetensors";
 
@@ -61,24 +65,9 @@ void write_hf(const std::string& directory, const std::string& prefix,
                     "resid_pdrop": 0.0, "embd_pdrop": 0.0, "attn_pdrop": 0.0, "eos_token_id": 76})");
 }
 
-ConversionRequest hf_request_of(const std::string& in, const std::string& out) {
-    ConversionRequest request;
-    request.in = in;
-    request.out = out;
-    return request;
-}
-
-bool same_tensors(const std::string& a, const std::string& b,
-                  std::span<const ckpt::SliceKind> kinds = ckpt::all_kinds) {
-    bool equal = true;
-    ckpt::diff(ckpt::open(a), ckpt::open(b), kinds,
-               [&](const ckpt::TensorDifference& difference) { equal &= difference.equal(); });
-    return equal;
-}
-
 bool same_weights(const std::string& a, const std::string& b) {
     constexpr std::array weights{ckpt::SliceKind::weight};
-    return same_tensors(a, b, weights);
+    return test::same(a, b, weights);
 }
 
 }  // namespace
@@ -86,7 +75,7 @@ bool same_weights(const std::string& a, const std::string& b) {
 TEST_CASE("Hugging Face -> native: every number is in its place") {
     const test::ScratchDirectory scratch;
     write_hf(scratch / "hf", "transformer.");
-    const ConversionReport report = from_hf(hf_request_of(scratch / "hf", scratch / "native"));
+    const ConversionReport report = from_hf(test::request_of(scratch / "hf", scratch / "native"));
     CHECK(report.n_tensors == 2 + 2 * 12 + 2);
     CHECK(report.end_of_document == 76);
     const ckpt::Checkpoint checkpoint = ckpt::open(scratch / "native");
@@ -127,12 +116,12 @@ TEST_CASE("Hugging Face -> native: every number is in its place") {
           std::vector<float>(bias.begin() + 80, bias.end()));
 }
 
-TEST_CASE("Hugging Face -> native -> Hugging Face: the same_tensors file, byte for byte") {
+TEST_CASE("Hugging Face -> native -> Hugging Face: the same file, byte for byte") {
     const test::ScratchDirectory scratch;
     write_hf(scratch / "hf", "transformer.");
-    from_hf(hf_request_of(scratch / "hf", scratch / "native"));
+    from_hf(test::request_of(scratch / "hf", scratch / "native"));
     const ConversionReport report =
-        to_hf(hf_request_of(scratch / "native", scratch / "again"), Format::hf_gpt2);
+        to_hf(test::request_of(scratch / "native", scratch / "again"), gpt2);
     CHECK_FALSE(report.has_tokenizer);
     CHECK(test::read(scratch / "again/model.safetensors") ==
           test::read(scratch / "hf/model.safetensors"));
@@ -154,27 +143,27 @@ TEST_CASE("native -> Hugging Face -> native: bitwise, in shards, without prefix,
     auto weights = ckpt::pieces_of(buffers.layout, ckpt::SliceKind::weight, DType::fp32,
                                    buffers.weight.data());
     ckpt::save(ckpt::claim(scratch / "a"), test::info_of(config, 12), weights);
-    ConversionRequest request = hf_request_of(scratch / "a", scratch / "hf");
+    ConversionRequest request = test::request_of(scratch / "a", scratch / "hf");
     request.max_shard_bytes = 12000;
-    to_hf(request, Format::hf_gpt2);
+    to_hf(request, gpt2);
     const auto names = io::list_directory(scratch / "hf");
     CHECK(std::ranges::count_if(
               names, [](const std::string& name) { return name.ends_with(".safetensors"); }) > 3);
     const io::Json index = io::read_json(scratch / "hf/model.safetensors.index.json");
     CHECK(index["metadata"]["total_size"] == 4 * spec::count_parameters(config).total());
     CHECK(index["weight_map"].size() == 2 + 2 * 12 + 2);
-    from_hf(hf_request_of(scratch / "hf", scratch / "b"));
-    CHECK(same_tensors(scratch / "a", scratch / "b"));
+    from_hf(test::request_of(scratch / "hf", scratch / "b"));
+    CHECK(test::same(scratch / "a", scratch / "b"));
     CHECK(ckpt::to_json(ckpt::open(scratch / "b").manifest().model) == ckpt::to_json(config));
 
     write_hf(scratch / "plain", "");
     write_hf(scratch / "prefixed", "transformer.");
-    from_hf(hf_request_of(scratch / "plain/model.safetensors", scratch / "c"));
-    from_hf(hf_request_of(scratch / "prefixed", scratch / "d"));
-    CHECK(same_tensors(scratch / "c", scratch / "d"));
+    from_hf(test::request_of(scratch / "plain/model.safetensors", scratch / "c"));
+    from_hf(test::request_of(scratch / "prefixed", scratch / "d"));
+    CHECK(test::same(scratch / "c", scratch / "d"));
 }
 
-TEST_CASE("tensors of several blocks, which threads convert at the same_tensors time") {
+TEST_CASE("tensors of several blocks, which threads convert at the same time") {
     const test::TempDir scratch;  // 270 MB
     auto config = test::small_model();
     config.n_layers = 1;
@@ -188,7 +177,7 @@ TEST_CASE("tensors of several blocks, which threads convert at the same_tensors 
                                    buffers.weight.data());
     ckpt::save(ckpt::claim(scratch / "a"), test::info_of(config, 12), weights);
     for (const WeightFiles files : {WeightFiles::safetensors, WeightFiles::bin}) {
-        ConversionRequest request = hf_request_of(scratch / "a", scratch / "hf");
+        ConversionRequest request = test::request_of(scratch / "a", scratch / "hf");
         request.files = files;
         request.force = true;
         i64 done = 0;
@@ -197,31 +186,31 @@ TEST_CASE("tensors of several blocks, which threads convert at the same_tensors 
             done = n;
             total = of;
         };
-        to_hf(request, Format::hf_gpt2);
+        to_hf(request, gpt2);
         CHECK(done == 4 * spec::count_parameters(config).total());
         CHECK(done == total);
-        ConversionRequest back = hf_request_of(scratch / "hf", scratch / "b");
+        ConversionRequest back = test::request_of(scratch / "hf", scratch / "b");
         back.force = true;
         done = 0;
         back.progress = request.progress;
         from_hf(back);
         CHECK(done == total);
-        CHECK(same_tensors(scratch / "a", scratch / "b"));
+        CHECK(test::same(scratch / "a", scratch / "b"));
     }
 }
 
 TEST_CASE("16-bit weights are rounded once and widened exactly") {
     const test::ScratchDirectory scratch;
     write_hf(scratch / "hf", "transformer.");
-    from_hf(hf_request_of(scratch / "hf", scratch / "native"));
+    from_hf(test::request_of(scratch / "hf", scratch / "native"));
     for (const DType dtype : {DType::bf16, DType::fp16}) {
         const std::string name(lm::name_of(dtype));
-        ConversionRequest request = hf_request_of(scratch / "native", scratch / name);
+        ConversionRequest request = test::request_of(scratch / "native", scratch / name);
         request.dtype = dtype;
-        to_hf(request, Format::hf_gpt2);
+        to_hf(request, gpt2);
         CHECK(io::read_json(scratch / name + "/config.json")["torch_dtype"] ==
               (dtype == DType::bf16 ? "bfloat16" : "float16"));
-        from_hf(hf_request_of(scratch / name, scratch / name + "-native"));
+        from_hf(test::request_of(scratch / name, scratch / name + "-native"));
         const auto a = ckpt::open(scratch / "native")
                            .load_fp32("layers.0.mlp.up.weight", ckpt::SliceKind::weight);
         const auto b = ckpt::open(scratch / name + "-native")
@@ -248,21 +237,20 @@ TEST_CASE("the tokenizer of GPT-2 is written when the vocabulary is that of GPT-
     auto weights = ckpt::pieces_of(buffers.layout, ckpt::SliceKind::weight, DType::fp32,
                                    buffers.weight.data());
     ckpt::save(ckpt::claim(scratch / "a"), test::info_of(config, 1), weights);
-    const ConversionReport report =
-        to_hf(hf_request_of(scratch / "a", scratch / "hf"), Format::hf_gpt2);
+    const ConversionReport report = to_hf(test::request_of(scratch / "a", scratch / "hf"), gpt2);
     CHECK(report.has_tokenizer);
     CHECK(report.end_of_document == 50256);
     CHECK(io::file_size(scratch / "hf/vocab.json") == 1042301);
     CHECK(io::read_json(scratch / "hf/tokenizer_config.json")["model_max_length"] == 8);
     CHECK(io::read_json(scratch / "hf/config.json")["n_inner"].is_null());
 
-    ConversionRequest request = hf_request_of(scratch / "a", scratch / "hf2");
+    ConversionRequest request = test::request_of(scratch / "a", scratch / "hf2");
     request.tokenizer = scratch / "hf";
-    to_hf(request, Format::hf_gpt2);
+    to_hf(request, gpt2);
     CHECK(io::exists(scratch / "hf2/merges.txt"));
-    request = hf_request_of(scratch / "a", scratch / "hf3");
+    request = test::request_of(scratch / "a", scratch / "hf3");
     request.tokenizer = scratch.path();
-    CHECK_THAT(test::error_of([&] { to_hf(request, Format::hf_gpt2); }, Exit::usage),
+    CHECK_THAT(test::error_of([&] { to_hf(request, gpt2); }, Exit::usage),
                ContainsSubstring("--tokenizer"));
     CHECK_FALSE(io::exists(scratch / "hf3"));
 }
@@ -271,8 +259,7 @@ TEST_CASE("an unsupported model is refused with the flag or the tensor") {
     const auto refused = [](auto change) {
         auto config = test::small_model();
         change(config);
-        return test::error_of([&] { check_fits(hf_architecture(Format::hf_gpt2), config); },
-                              Exit::usage);
+        return test::error_of([&] { check_fits(gpt2, config); }, Exit::usage);
     };
     CHECK(refused([](auto&) {}) == "no error");
     CHECK_THAT(refused([](auto& c) { c.position = spec::PositionEmbedding::alibi; }),
@@ -294,7 +281,7 @@ TEST_CASE("an unsupported model is refused with the flag or the tensor") {
     const test::ScratchDirectory scratch;
     const auto import_error = [&](const std::string& in, Exit code) {
         const std::string text =
-            test::error_of([&] { from_hf(hf_request_of(scratch / in, scratch / "out")); }, code);
+            test::error_of([&] { from_hf(test::request_of(scratch / in, scratch / "out")); }, code);
         CHECK_FALSE(io::exists(scratch / "out"));
         return text;
     };
@@ -324,11 +311,11 @@ TEST_CASE("an unsupported model is refused with the flag or the tensor") {
 TEST_CASE("an existing OUT is replaced only with --force, and only if it is a model") {
     const test::ScratchDirectory scratch;
     write_hf(scratch / "hf", "");
-    from_hf(hf_request_of(scratch / "hf", scratch / "native"));
+    from_hf(test::request_of(scratch / "hf", scratch / "native"));
     const auto convert_error = [&](const std::string& in, const std::string& out, bool force) {
-        ConversionRequest request = hf_request_of(in, out);
+        ConversionRequest request = test::request_of(in, out);
         request.force = force;
-        return test::error_of([&] { to_hf(request, Format::hf_gpt2); }, Exit::usage);
+        return test::error_of([&] { to_hf(request, gpt2); }, Exit::usage);
     };
     CHECK_THAT(convert_error(scratch / "native", scratch / "hf", false),
                ContainsSubstring("--force"));
@@ -345,16 +332,16 @@ TEST_CASE("an existing OUT is replaced only with --force, and only if it is a mo
 TEST_CASE("formats are detected") {
     const test::ScratchDirectory scratch;
     write_hf(scratch / "hf", "");
-    from_hf(hf_request_of(scratch / "hf", scratch / "native"));
-    CHECK(detect_format(scratch / "hf") == Format::hf_gpt2);
-    CHECK(detect_format(scratch / "hf/model.safetensors") == Format::hf_gpt2);
+    from_hf(test::request_of(scratch / "hf", scratch / "native"));
+    CHECK(detect_format(scratch / "hf") == ModelFormat(Format::hugging_face, &gpt2));
+    CHECK(detect_format(scratch / "hf/model.safetensors").hf_class == &gpt2);
     CHECK(detect_format(scratch / "native") == Format::native);
     CHECK(detect_format(scratch / "native/global_step0") == Format::native);
     CHECK_THAT(test::error_of([&] { detect_format(scratch.path()); }, Exit::usage),
                ContainsSubstring("expected a checkpoint of lm-utils or Megatron"));
 }
 
-TEST_CASE("shards are the same_tensors as those of huggingface_hub") {
+TEST_CASE("shards are the same as those of huggingface_hub") {
     const std::vector<SizedName> tensors{{"a", 5}, {"b", 11}, {"c", 5}, {"d", 1}, {"e", 10}};
     using Shards = std::vector<std::vector<std::string>>;
     CHECK(plan_shards(tensors, 10) == Shards{{"b"}, {"a", "c"}, {"d"}, {"e"}});
@@ -366,7 +353,7 @@ TEST_CASE("shards are the same_tensors as those of huggingface_hub") {
 namespace {
 
 struct Case {
-    Format format;
+    std::string_view name;  // name of the class
     spec::ModelConfig config;
 };
 
@@ -400,43 +387,44 @@ std::vector<Case> cases() {
     auto partial = neox;
     partial.rotary_percent = 0.5;
     partial.activation = spec::Activation::squared_relu;
-    return {{Format::hf_gpt2, test::odd_model(2)},
-            {Format::hf_gpt2, erf},
-            {Format::hf_bloom, bloom},
-            {Format::hf_llama, test::llama_model(2, 6, 2)},
-            {Format::hf_llama, tied},
-            {Format::hf_mistral, mistral},
-            {Format::hf_gpt_neox, neox},
-            {Format::hf_starcoder2, starcoder2},
-            {Format::hf_llama, scaled},
-            {Format::hf_qwen2, qwen2},
-            {Format::hf_qwen3, qwen3},
-            {Format::hf_mistral, window},
-            {Format::hf_gpt_neox, partial},
-            {Format::hf_nemotron, test::nemotron_model(2, 6, 2)}};
+    return {{"hf-gpt2", test::odd_model(2)},
+            {"hf-gpt2", erf},
+            {"hf-bloom", bloom},
+            {"hf-llama", test::llama_model(2, 6, 2)},
+            {"hf-llama", tied},
+            {"hf-mistral", mistral},
+            {"hf-gpt-neox", neox},
+            {"hf-starcoder2", starcoder2},
+            {"hf-llama", scaled},
+            {"hf-qwen2", qwen2},
+            {"hf-qwen3", qwen3},
+            {"hf-mistral", window},
+            {"hf-gpt-neox", partial},
+            {"hf-nemotron", test::nemotron_model(2, 6, 2)}};
 }
 
 }  // namespace
 
 TEST_CASE("every architecture: native -> Hugging Face -> native, bitwise") {
-    for (auto& [format, config] : cases()) {
-        INFO(name_of(format));
-        if (format == Format::hf_nemotron) config.qkv_bias = config.qk_norm = false;
+    for (auto& [name, config] : cases()) {
+        INFO(name);
+        const HfClass& hf = *find_hf_class(name);
+        if (name == "hf-nemotron") config.qkv_bias = config.qk_norm = false;
         config.head_dim = config.position == spec::PositionEmbedding::rope ? 4 : config.head_dim;
-        if (format == Format::hf_gpt_neox) config.hidden = 4 * config.n_heads;
-        if (!is_gated(config.activation) || format == Format::hf_llama) {
+        if (name == "hf-gpt-neox") config.hidden = 4 * config.n_heads;
+        if (!is_gated(config.activation) || name == "hf-llama") {
             config.hidden = config.n_heads * config.head_dim;
         }
         config.hidden_dropout = config.attention_dropout = 0;
         config.seq_length = config.max_positions;
         const test::ScratchDirectory scratch;
         test::save_grid(scratch / "a", config, {.tp = 1, .pp = 2}, 3, 5);
-        CHECK(choose_hf_format(scratch / "a") == format);
-        ConversionRequest request = hf_request_of(scratch / "a", scratch / "hf");
+        CHECK(&choose_hf_class(scratch / "a") == &hf);
+        ConversionRequest request = test::request_of(scratch / "a", scratch / "hf");
         request.max_shard_bytes = 3000;
-        to_hf(request, format);
-        CHECK(detect_format(scratch / "hf") == format);
-        const ConversionReport report = from_hf(hf_request_of(scratch / "hf", scratch / "b"));
+        to_hf(request, hf);
+        CHECK(detect_format(scratch / "hf").hf_class == &hf);
+        const ConversionReport report = from_hf(test::request_of(scratch / "hf", scratch / "b"));
         CHECK(report.n_bytes == 4 * spec::count_parameters(config).total());
         CHECK(same_weights(scratch / "a", scratch / "b"));
         CHECK(ckpt::to_json(ckpt::open(scratch / "b").manifest().model) == ckpt::to_json(config));
@@ -446,31 +434,31 @@ TEST_CASE("every architecture: native -> Hugging Face -> native, bitwise") {
 TEST_CASE("a model that no class of transformers holds names the flag") {
     auto config = test::odd_model(1);
     config.position = spec::PositionEmbedding::none;
-    CHECK_THAT(test::error_of([&] { choose_architecture(config); }, Exit::usage),
+    CHECK_THAT(test::error_of([&] { choose_class(config); }, Exit::usage),
                ContainsSubstring("--position-embedding-type: the model has none") &&
                    ContainsSubstring("no supported class of transformers can"));
     auto bloom = test::bloom_model(1, 4, 4);
     CHECK_THAT(
-        test::error_of([&] { choose_architecture(bloom); }, Exit::usage),
+        test::error_of([&] { choose_class(bloom); }, Exit::usage),
         ContainsSubstring("--ffn-hidden-size") && ContainsSubstring("hf-bloom (BloomForCausalLM)"));
     auto llama = test::llama_model(1, 4, 2);
-    const auto gpt2 = [&] { check_fits(hf_architecture(Format::hf_gpt2), llama); };
-    CHECK_THAT(test::error_of(gpt2, Exit::usage),
+    const auto as_gpt2 = [&] { check_fits(gpt2, llama); };
+    CHECK_THAT(test::error_of(as_gpt2, Exit::usage),
                ContainsSubstring("use --to hf-llama or hf-mistral"));
 }
 
 TEST_CASE("a config.json of another arithmetic is refused") {
     const auto refused = [](const char* text) {
-        return test::error_of([&] { hf_model(io::Json::parse(text), "config.json"); }, Exit::usage);
+        return test::error_of([&] { hf_model(text, "config.json"); }, Exit::usage);
     };
     CHECK_THAT(refused(R"({"model_type": "gpt_neox", "vocab_size": 9, "hidden_size": 8,
                            "num_hidden_layers": 1, "num_attention_heads": 2, "rotary_pct": 1.0,
                            "intermediate_size": 32})"),
                ContainsSubstring("expected 'use_parallel_residual' to be false, got true"));
-    CHECK(hf_model(io::Json::parse(R"({"model_type": "mistral", "vocab_size": 9, "hidden_size": 8,
+    CHECK(hf_model(R"({"model_type": "mistral", "vocab_size": 9, "hidden_size": 8,
                                        "num_hidden_layers": 1, "num_attention_heads": 2,
                                        "intermediate_size": 32,
-                                       "max_position_embeddings": 4097})"),
+                                       "max_position_embeddings": 4097})",
                    "config.json")
               .config.window == 4096);
     CHECK_THAT(refused(R"({"model_type": "llama", "vocab_size": 9, "hidden_size": 8,

@@ -7,12 +7,14 @@
 #include "ckpt/format/model_json.hpp"
 #include "ckpt/history/steps.hpp"
 #include "ckpt/verbs/diff.hpp"
+#include "convert/conversions.hpp"
 #include "convert/megatron/from_megatron_deepspeed.hpp"
 #include "convert/megatron/from_megatron_lm.hpp"
 #include "convert/megatron/megatron_args.hpp"
 #include "convert/megatron/megatron_names.hpp"
 #include "convert/megatron/to_deepspeed.hpp"
 #include "convert/megatron/to_megatron.hpp"
+#include "convert/model_format.hpp"
 #include "convert/torch/torch_file.hpp"
 #include "convert/torch/torch_writer.hpp"
 #include "support/catch.hpp"
@@ -21,23 +23,6 @@ using namespace lm;
 using namespace lm::convert;
 
 namespace {
-
-ConversionRequest request_of(const std::string& in, const std::string& out, i64 tp = 1,
-                             i64 pp = 1) {
-    ConversionRequest request;
-    request.in = in;
-    request.out = out;
-    request.tp = tp;
-    request.pp = pp;
-    return request;
-}
-
-bool same(const std::string& a, const std::string& b, std::span<const ckpt::SliceKind> kinds) {
-    bool equal = true;
-    ckpt::diff(ckpt::open(a), ckpt::open(b), kinds,
-               [&](const ckpt::TensorDifference& difference) { equal &= difference.equal(); });
-    return equal;
-}
 
 std::vector<spec::ModelConfig> models() {
     auto bloom = test::bloom_model(4, 6, 3);
@@ -64,12 +49,12 @@ TEST_CASE("exports to Megatron, imported again, are bitwise equal in every layou
         const ckpt::Manifest wanted = ckpt::open(scratch / "a").manifest();
         for (const auto& [tp, pp] : {std::pair{1, 1}, {2, 1}, {1, 4}, {2, 2}}) {
             INFO("tp " << tp << ", pp " << pp);
-            to_megatron_lm(request_of(scratch / "a", scratch / "lm", tp, pp));
+            to_megatron_lm(test::request_of(scratch / "a", scratch / "lm", tp, pp));
             CHECK(detect_format(scratch / "lm") == Format::megatron_lm);
             CHECK(io::exists(scratch / (pp > 1 ? "lm/iter_0000003/mp_rank_00_000"
                                                : "lm/iter_0000003/mp_rank_00")));
-            from_megatron_lm(request_of(scratch / "lm", scratch / "b"));
-            CHECK(same(scratch / "a", scratch / "b", ckpt::all_kinds));
+            from_megatron_lm(test::request_of(scratch / "lm", scratch / "b"));
+            CHECK(test::same(scratch / "a", scratch / "b", ckpt::all_kinds));
             const ckpt::Manifest got = ckpt::open(scratch / "b").manifest();
             CHECK(ckpt::to_json(got.model) == ckpt::to_json(wanted.model));
             CHECK(got.counters.consumed_samples == wanted.counters.consumed_samples);
@@ -78,19 +63,20 @@ TEST_CASE("exports to Megatron, imported again, are bitwise equal in every layou
             for (const MegatronNames names : {MegatronNames::local, MegatronNames::classic}) {
                 INFO(name_of(names));
                 if (config.position == spec::PositionEmbedding::alibi) continue;
-                ConversionRequest request = request_of(scratch / "a", scratch / "other", tp, pp);
+                ConversionRequest request =
+                    test::request_of(scratch / "a", scratch / "other", tp, pp);
                 request.names = names;
                 request.vocab_multiple = 8;
                 to_megatron_lm(request);
-                from_megatron_lm(request_of(scratch / "other", scratch / "d"));
-                CHECK(same(scratch / "a", scratch / "d", ckpt::all_kinds));
+                from_megatron_lm(test::request_of(scratch / "other", scratch / "d"));
+                CHECK(test::same(scratch / "a", scratch / "d", ckpt::all_kinds));
                 for (const char* name : {"other", "d"}) io::remove_tree(scratch / name);
             }
 
-            to_megatron_deepspeed(request_of(scratch / "a", scratch / "ds", tp, pp));
+            to_megatron_deepspeed(test::request_of(scratch / "a", scratch / "ds", tp, pp));
             CHECK(detect_format(scratch / "ds") == Format::megatron_deepspeed);
-            from_megatron_deepspeed(request_of(scratch / "ds", scratch / "c"));
-            CHECK(same(scratch / "a", scratch / "c", ckpt::all_kinds));
+            from_megatron_deepspeed(test::request_of(scratch / "ds", scratch / "c"));
+            CHECK(test::same(scratch / "a", scratch / "c", ckpt::all_kinds));
             for (const char* name : {"lm", "ds", "b", "c"}) io::remove_tree(scratch / name);
         }
         io::remove_tree(scratch / "a");
@@ -100,7 +86,7 @@ TEST_CASE("exports to Megatron, imported again, are bitwise equal in every layou
 TEST_CASE("DeepSpeed's engine finds what it expects in an export") {
     const test::ScratchDirectory scratch;
     test::save_grid(scratch / "a", models()[0], {}, 3, 5);  // a tied head
-    to_megatron_deepspeed(request_of(scratch / "a", scratch / "ds", 2, 2));
+    to_megatron_deepspeed(test::request_of(scratch / "a", scratch / "ds", 2, 2));
     const std::string step = scratch / "ds/global_step3";
     const TorchFile last = TorchFile::open(step + "/mp_rank_03_model_states.pt");
     CHECK(last.root().find("mp_world_size")->integer == 4);  // tensor ranks times stages
@@ -129,7 +115,7 @@ TEST_CASE("--force replaces an earlier export to Megatron, but not the directory
     for (const auto& [function, step] : {std::pair{&to_megatron_lm, "lm/iter_0000003"},
                                          {&to_megatron_deepspeed, "ds/global_step3"}}) {
         const auto to = function;
-        ConversionRequest request = request_of(scratch / "a", scratch / std::string(step, 2));
+        ConversionRequest request = test::request_of(scratch / "a", scratch / std::string(step, 2));
         to(request);
         CHECK_THAT(test::error_of([&] { to(request); }, Exit::usage), ContainsSubstring("--force"));
         request.force = true;
@@ -146,30 +132,34 @@ TEST_CASE("--force replaces an earlier export to Megatron, but not the directory
 TEST_CASE("incomplete and unsuitable Megatron checkpoints are refused") {
     const test::ScratchDirectory scratch;
     test::save_grid(scratch / "a", models()[1], {}, 3, 5);
-    CHECK_THAT(test::error_of([&] { to_megatron_lm(request_of(scratch / "a", scratch / "x", 3)); },
-                              Exit::usage),
-               ContainsSubstring("--tensor-model-parallel-size: 3 does not divide"));
     CHECK_THAT(
-        test::error_of([&] { to_megatron_lm(request_of(scratch / "a", scratch / "x", 1, 3)); },
+        test::error_of([&] { to_megatron_lm(test::request_of(scratch / "a", scratch / "x", 3)); },
                        Exit::usage),
-        ContainsSubstring("--pipeline-model-parallel-size: 3 does not divide 4 layers"));
+        ContainsSubstring("--tensor-model-parallel-size: 3 does not divide"));
+    CHECK_THAT(test::error_of(
+                   [&] { to_megatron_lm(test::request_of(scratch / "a", scratch / "x", 1, 3)); },
+                   Exit::usage),
+               ContainsSubstring("--pipeline-model-parallel-size: 3 does not divide 4 layers"));
     CHECK_FALSE(io::exists(scratch / "x"));
-    to_megatron_lm(request_of(scratch / "a", scratch / "lm", 2, 2));
+    to_megatron_lm(test::request_of(scratch / "a", scratch / "lm", 2, 2));
     io::remove_tree(scratch / "lm/iter_0000003/mp_rank_01_001");
-    CHECK_THAT(test::error_of([&] { from_megatron_lm(request_of(scratch / "lm", scratch / "x")); }),
-               ContainsSubstring("mp_rank_01_001/model_optim_rng.pt: does not exist, but the "
-                                 "checkpoint's args state 2 tensor ranks"));
-    to_megatron_deepspeed(request_of(scratch / "a", scratch / "ds", 2));
+    CHECK_THAT(
+        test::error_of([&] { from_megatron_lm(test::request_of(scratch / "lm", scratch / "x")); }),
+        ContainsSubstring("mp_rank_01_001/model_optim_rng.pt: does not exist, but the "
+                          "checkpoint's args state 2 tensor ranks"));
+    to_megatron_deepspeed(test::request_of(scratch / "a", scratch / "ds", 2));
     io::remove_tree(scratch / "ds/global_step3/layer_03-model_01-model_states.pt");
-    CHECK_THAT(
-        test::error_of([&] { from_megatron_deepspeed(request_of(scratch / "ds", scratch / "x")); }),
-        ContainsSubstring("layer 3 of tensor rank 1 is missing"));
+    CHECK_THAT(test::error_of([&] {
+                   from_megatron_deepspeed(test::request_of(scratch / "ds", scratch / "x"));
+               }),
+               ContainsSubstring("layer 3 of tensor rank 1 is missing"));
     io::remove_tree(scratch / "ds");
-    to_megatron_deepspeed(request_of(scratch / "a", scratch / "ds"));
+    to_megatron_deepspeed(test::request_of(scratch / "a", scratch / "ds"));
     io::remove_tree(scratch / "ds/global_step3/layer_06-model_00-model_states.pt");
-    CHECK_THAT(
-        test::error_of([&] { from_megatron_deepspeed(request_of(scratch / "ds", scratch / "x")); }),
-        ContainsSubstring("parameter 6.weight of the optimizer is unknown"));
+    CHECK_THAT(test::error_of([&] {
+                   from_megatron_deepspeed(test::request_of(scratch / "ds", scratch / "x"));
+               }),
+               ContainsSubstring("parameter 6.weight of the optimizer is unknown"));
     CHECK_FALSE(io::exists(scratch / "x"));
 }
 

@@ -8,7 +8,7 @@
 #include "ckpt/format/index.hpp"
 #include "ckpt/format/safetensors.hpp"
 #include "ckpt/support.hpp"
-#include "convert/hf_files.hpp"
+#include "convert/hf/files.hpp"
 #include "io/json.hpp"
 #include "support/catch.hpp"
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "convert/to_hf.hpp"
+#include "convert/hf/to_hf.hpp"
 
 #include <map>
 #include <utility>
@@ -8,9 +8,9 @@
 #include "ckpt/format/checkpoint.hpp"
 #include "ckpt/format/safetensors.hpp"
 #include "ckpt/history/steps.hpp"
-#include "convert/hf_architecture.hpp"
-#include "convert/hf_config.hpp"
-#include "convert/hf_files.hpp"
+#include "convert/hf/config_json.hpp"
+#include "convert/hf/files.hpp"
+#include "convert/hf/fits.hpp"
 #include "convert/native_export.hpp"
 #include "convert/torch/torch_writer.hpp"
 #include "io/atomic.hpp"
@@ -24,9 +24,9 @@ constexpr i64 gpt2_vocabulary = 50257;
 // Writes a directory that AutoModelForCausalLM.from_pretrained() loads.
 class Exporter {
   public:
-    Exporter(const ConversionRequest& request, const HfArchitecture& architecture,
+    Exporter(const ConversionRequest& request, const HfClass& hf,
              const ckpt::Checkpoint& checkpoint)
-        : request_(request), architecture_(architecture), checkpoint_(checkpoint) {
+        : request_(request), hf_(hf), checkpoint_(checkpoint) {
         const DType stored = checkpoint_.manifest().tensors.at(0).dtype;
         dtype_ = request.dtype.value_or(stored);
         // If the requested type is the stored type, uses the stored weights. Otherwise converts the
@@ -36,8 +36,8 @@ class Exporter {
 
     ConversionReport run() {
         const spec::ModelConfig& model = checkpoint_.manifest().model;
-        check_fits(architecture_, model);
-        for (MappedTensor& tensor : hf_tensors(architecture_, ModelTensors(model))) {
+        check_fits(hf_, model);
+        for (MappedTensor& tensor : hf_tensors(hf_, ModelTensors(model))) {
             sizes_.push_back({tensor.name, tensor.numel() * size_of(dtype_)});
             report_.n_bytes += sizes_.back().bytes;
             ++report_.n_tensors;
@@ -116,8 +116,7 @@ class Exporter {
         if (eod < 0 && model.vocab_size == gpt2_vocabulary) eod = gpt2_vocabulary - 1;
         report_.end_of_document = eod;
         io::write_file(directory + "/config.json",
-                       io::json_text(hf_config(architecture_, model, eod, dtype_)),
-                       io::Overwrite::no);
+                       io::json_text(hf_config(hf_, model, eod, dtype_)), io::Overwrite::no);
         io::write_file(directory + "/generation_config.json",
                        io::json_text(hf_generation_config(eod)), io::Overwrite::no);
     }
@@ -134,7 +133,7 @@ class Exporter {
     }
 
     const ConversionRequest& request_;
-    const HfArchitecture& architecture_;
+    const HfClass& hf_;
     const ckpt::Checkpoint& checkpoint_;
     DType dtype_ = DType::fp32;
     ckpt::SliceKind kind_ = ckpt::SliceKind::weight;
@@ -146,13 +145,13 @@ class Exporter {
 
 }  // namespace
 
-Format choose_hf_format(const std::string& path) {
-    return choose_architecture(ckpt::open(path).manifest().model).format;
+const HfClass& choose_hf_class(const std::string& path) {
+    return choose_class(ckpt::open(path).manifest().model);
 }
 
-ConversionReport to_hf(const ConversionRequest& request, Format format) {
+ConversionReport to_hf(const ConversionRequest& request, const HfClass& hf) {
     const ckpt::Checkpoint checkpoint = ckpt::open(request.in);
-    return Exporter(request, hf_architecture(format), checkpoint).run();
+    return Exporter(request, hf, checkpoint).run();
 }
 
 }  // namespace lm::convert

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <map>
+#include <set>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -13,26 +14,41 @@
 
 namespace lm::convert {
 
-// Returns the path of the model's config.json: in the directory `model`, or in the directory of the
-// weight file `model`.
-std::string hf_config_path(const std::string& model);
-
 // The tensors of a model directory or of one .safetensors or .bin file.
 class HfTensors {
   public:
+    // A tensor of a type that lm-utils does not read, such as a mask of type U8 that old versions
+    // of transformers saved.
+    struct Unread {
+        std::string path;
+        std::string problem;  // "expected F32, BF16 or F16, got U8"
+    };
+
     // Reads the headers of all weight files of the model `path`. Throws Error(usage) when there are
     // no weight files, Error(failure) when the index and the shards contradict each other.
     static HfTensors open(const std::string& path);
     // Returns the tensor `name`, or nullptr when it does not exist.
     const SourceTensor* find(const std::string& name) const;
     const std::map<std::string, SourceTensor>& all() const { return tensors_; }
+    const std::map<std::string, Unread>& unread() const { return unread_; }
+    // Returns whether the index, if there is one, has the tensor. transformers ignores others.
+    bool is_listed(const std::string& name) const { return !has_index_ || listed_.contains(name); }
 
   private:
-    void add_file(const std::string& path);
+    // Returns the names of the file's tensors.
+    std::set<std::string> add_file(const std::string& path);
     void add_index(const std::string& directory, const std::string& index);
+    void read_safetensors(const std::string& path, std::vector<SourceTensor>& tensors);
+    void read_torch(const std::string& path, std::vector<SourceTensor>& tensors);
 
     std::map<std::string, SourceTensor> tensors_;
+    std::map<std::string, Unread> unread_;
+    bool has_index_ = false;
+    std::set<std::string> listed_;
 };
+
+// Returns whether the two tensors have the same type, shape and bits.
+bool same_elements(const SourceTensor& a, const SourceTensor& b);
 
 // Returns the type of the weights of the model `path`: the 16-bit type that all its tensors have;
 // fp32 if they have no such common type.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "convert/hf_reference.hpp"
+#include "convert/hf/reference.hpp"
 
 #include <algorithm>
 #include <cmath>
@@ -7,13 +7,13 @@
 #include <utility>
 
 #include "base/error.hpp"
-#include "convert/hf_files.hpp"
-#include "convert/hf_reference_config.hpp"
-#include "io/json.hpp"
+#include "convert/hf/weights.hpp"
 
 namespace lm::convert {
 namespace {
 
+using spec::Activation;
+using spec::PositionEmbedding;
 using Values = std::vector<double>;
 
 struct Matrix {
@@ -44,38 +44,43 @@ double alibi_slope(i64 head, i64 n_heads) {
     return std::exp2(-8.0 * static_cast<double>(extra) / (2 * floor));
 }
 
+// The tensors of one layer, or those before and after all layers.
+struct Place {
+    std::string start;  // start of the names in the files: "model.layers.3."
+    std::span<const HfClass::Row> rows;
+};
+
 class Reference {
   public:
-    Reference(std::string model, ReferenceConfig config, HfTensors tensors)
-        : model_(std::move(model)), c_(std::move(config)), tensors_(std::move(tensors)) {}
+    Reference(const HfModel& model, HfWeights weights)
+        : c_(model.config), hf_(*model.hf_class), weights_(std::move(weights)) {}
 
     Values logits(std::span<const i32> tokens) const {
-        const Matrix word = matrix(c_.word + ".weight");
-        Matrix x(static_cast<i64>(tokens.size()), c_.width);
+        const std::string prefix(hf_.prefix);
+        const Place before{prefix, hf_.before_layers};
+        const Place after{prefix, hf_.after_layers};
+        const Matrix word = matrix(before, "embedding.word.weight");
+        Matrix x(static_cast<i64>(tokens.size()), c_.hidden);
         for (i64 t = 0; t < x.rows; ++t) {
-            std::copy_n(word.row(tokens[static_cast<size_t>(t)]), c_.width, x.row(t));
+            std::copy_n(word.row(tokens[static_cast<size_t>(t)]), c_.hidden, x.row(t));
         }
-        if (!c_.position.empty()) add_positions(x);
-        if (!c_.embedding_norm.empty()) x = norm(x, c_.embedding_norm);
-        for (i64 layer = 0; layer < c_.n_layers; ++layer) {
-            const std::string prefix = fmt::format("{}{}.", c_.layers, layer);
-            add(x, attention(norm(x, prefix + c_.attention_norm), prefix));
-            add(x, mlp(norm(x, prefix + c_.mlp_norm), prefix));
+        if (c_.position == PositionEmbedding::absolute) {
+            add_positions(x, matrix(before, "embedding.position.weight"));
         }
-        x = norm(x, c_.final_norm);
-        return std::move(times(x, c_.tied ? word : matrix(c_.head + ".weight"), false).values);
+        if (c_.embedding_norm) x = norm(x, before, "embedding.norm");
+        for (i64 i = 0; i < c_.n_layers; ++i) {
+            const Place layer{fmt::format("{}{}{}.", prefix, hf_.layer_prefix, i), hf_.in_layers};
+            add(x, attention(norm(x, layer, "attention.norm"), layer));
+            add(x, mlp(norm(x, layer, "mlp.norm"), layer));
+        }
+        x = norm(x, after, "final_norm");
+        const Matrix head = c_.untied_head ? matrix(std::string(hf_.head)) : word;
+        return std::move(times(x, head, false).values);
     }
 
   private:
-    const SourceTensor* find(const std::string& name) const {
-        const SourceTensor* found = tensors_.find(c_.prefix + name);
-        return found ? found : tensors_.find(name);
-    }
-
     Matrix matrix(const std::string& name) const {
-        const SourceTensor* found = find(name);
-        if (!found) run_error(model_, "tensor {} is missing: copy all files of the model", name);
-        const SourceMatrix from = found->matrix();
+        const SourceMatrix from = weights_.at(name).matrix();
         std::vector<float> values(static_cast<size_t>(from.rows * from.cols));
         SourceReader().read(from, DType::fp32, reinterpret_cast<std::byte*>(values.data()),
                             from.cols);
@@ -84,10 +89,16 @@ class Reference {
         return result;
     }
 
-    void add_positions(Matrix& x) const {
-        const Matrix position = matrix(c_.position + ".weight");
+    // `name`: the name in lm-utils.
+    Matrix matrix(const Place& place, const std::string& name) const {
+        const auto row = std::ranges::find(place.rows, name, &HfClass::Row::ours);
+        LM_CHECK(row != place.rows.end(), "expected {} in {}", name, hf_.class_name);
+        return matrix(fmt::format("{}{}", place.start, row->theirs));
+    }
+
+    void add_positions(Matrix& x, const Matrix& position) const {
         for (i64 t = 0; t < x.rows; ++t) {
-            for (i64 i = 0; i < c_.width; ++i) x.row(t)[i] += position.row(t)[i];
+            for (i64 i = 0; i < c_.hidden; ++i) x.row(t)[i] += position.row(t)[i];
         }
     }
 
@@ -95,20 +106,21 @@ class Reference {
         for (size_t i = 0; i < x.values.size(); ++i) x.values[i] += y.values[i];
     }
 
-    Matrix norm(const Matrix& x, const std::string& name) const {
-        const Values weight = matrix(name + ".weight").values;
-        const Values bias = c_.rms_norm ? Values(weight.size()) : matrix(name + ".bias").values;
+    Matrix norm(const Matrix& x, const Place& place, const std::string& name) const {
+        const bool rms_norm = c_.normalization == spec::Normalization::rms_norm;
+        const Values weight = matrix(place, name + ".weight").values;
+        const Values bias = rms_norm ? Values(weight.size()) : matrix(place, name + ".bias").values;
         const auto n = static_cast<double>(x.cols);
         Matrix y(x.rows, x.cols);
         for (i64 t = 0; t < x.rows; ++t) {
             double mean = 0;
-            for (i64 c = 0; c < x.cols && !c_.rms_norm; ++c) mean += x.row(t)[c] / n;
+            for (i64 c = 0; c < x.cols && !rms_norm; ++c) mean += x.row(t)[c] / n;
             double variance = 0;
             for (i64 c = 0; c < x.cols; ++c) variance += std::pow(x.row(t)[c] - mean, 2) / n;
-            const double scale = 1 / std::sqrt(variance + c_.eps);
+            const double scale = 1 / std::sqrt(variance + c_.norm_eps);
             for (i64 c = 0; c < x.cols; ++c) {
                 const auto i = static_cast<size_t>(c);
-                const double factor = weight[i] + (c_.one_plus ? 1 : 0);
+                const double factor = weight[i] + (c_.norm_1p ? 1 : 0);
                 y.row(t)[c] = (x.row(t)[c] - mean) * scale * factor + bias[i];
             }
         }
@@ -116,11 +128,11 @@ class Reference {
     }
 
     // Normalizes each head of x separately.
-    void normalize_heads(Matrix& x, const std::string& name) const {
+    void normalize_heads(Matrix& x, const Place& place, const std::string& name) const {
         const i64 rows = x.rows;
         x.rows = rows * (x.cols / c_.head_dim);
         x.cols = c_.head_dim;
-        x = norm(x, name);
+        x = norm(x, place, name);
         x.cols = x.rows / rows * c_.head_dim;
         x.rows = rows;
     }
@@ -145,14 +157,11 @@ class Reference {
         return y;
     }
 
-    Matrix linear(const Matrix& x, const std::string& name) const {
-        return linear(x, name, c_.bias);
-    }
-
-    Matrix linear(const Matrix& x, const std::string& name, bool has_bias) const {
-        Matrix y = times(x, matrix(name + ".weight"), c_.conv1d);
+    Matrix linear(const Matrix& x, const Place& layer, const std::string& name,
+                  bool has_bias) const {
+        Matrix y = times(x, matrix(layer, name + ".weight"), hf_.conv1d);
         if (!has_bias) return y;
-        const Values bias = matrix(name + ".bias").values;
+        const Values bias = matrix(layer, name + ".bias").values;
         for (i64 t = 0; t < y.rows; ++t) {
             for (i64 o = 0; o < y.cols; ++o) y.row(t)[o] += bias[static_cast<size_t>(o)];
         }
@@ -165,27 +174,32 @@ class Reference {
         return y;
     }
 
-    Qkv qkv(const Matrix& x, const std::string& prefix) const {
-        if (c_.fused == Fused::no) {
-            const bool bias = c_.bias || c_.qkv_bias;
-            return {linear(x, prefix + c_.qkv[0], bias), linear(x, prefix + c_.qkv[1], bias),
-                    linear(x, prefix + c_.qkv[2], bias)};
+    Qkv qkv(const Matrix& x, const Place& layer) const {
+        const bool bias = c_.has_qkv_bias();
+        const bool fused =
+            std::ranges::count(layer.rows, "attention.qkv.weight", &HfClass::Row::ours) > 0;
+        if (!fused) {
+            return {linear(x, layer, "attention.query", bias),
+                    linear(x, layer, "attention.key", bias),
+                    linear(x, layer, "attention.value", bias)};
         }
-        const Matrix all = linear(x, prefix + c_.qkv[0]);
-        if (c_.fused == Fused::whole) {
-            const i64 kv_width = c_.n_groups * c_.head_dim;
-            return {cols_of(all, 0, c_.width), cols_of(all, c_.width, kv_width),
-                    cols_of(all, c_.width + kv_width, kv_width)};
-        }
-        // Each row of `all` is [heads, 3, D]: query, key and value of each head.
-        Qkv result{Matrix(x.rows, c_.width), Matrix(x.rows, c_.width), Matrix(x.rows, c_.width)};
+        const Matrix all = linear(x, layer, "attention.qkv", bias);
         const i64 d = c_.head_dim;
+        const i64 width = c_.n_heads * d;
+        const i64 kv_width = c_.n_groups * d;
+        if (hf_.qkv == QkvOrder::whole) {
+            return {cols_of(all, 0, width), cols_of(all, width, kv_width),
+                    cols_of(all, width + kv_width, kv_width)};
+        }
+        // Each row of `all` is [groups, heads of the group + 2, D].
+        Qkv result{Matrix(x.rows, width), Matrix(x.rows, kv_width), Matrix(x.rows, kv_width)};
+        const i64 n = width / c_.n_groups;
         for (i64 t = 0; t < x.rows; ++t) {
-            for (i64 head = 0; head < c_.n_heads; ++head) {
-                const double* from = all.row(t) + head * 3 * d;
-                std::copy_n(from, d, result.query.row(t) + head * d);
-                std::copy_n(from + d, d, result.key.row(t) + head * d);
-                std::copy_n(from + 2 * d, d, result.value.row(t) + head * d);
+            for (i64 group = 0; group < c_.n_groups; ++group) {
+                const double* from = all.row(t) + group * (n + 2 * d);
+                std::copy_n(from, n, result.query.row(t) + group * n);
+                std::copy_n(from + n, d, result.key.row(t) + group * d);
+                std::copy_n(from + n + d, d, result.value.row(t) + group * d);
             }
         }
         return result;
@@ -195,19 +209,19 @@ class Reference {
     // of transformers).
     double frequency(i64 i, i64 half) const {
         const double plain =
-            1 / std::pow(c_.theta, static_cast<double>(i) / static_cast<double>(half));
-        if (c_.rope_factor == 0) return plain;
+            1 / std::pow(c_.rotary_base, static_cast<double>(i) / static_cast<double>(half));
+        if (c_.rope_scaling == 0) return plain;
         const double wavelength = 2 * std::numbers::pi / plain;
-        if (wavelength > 8192) return plain / c_.rope_factor;
+        if (wavelength > 8192) return plain / c_.rope_scaling;
         if (wavelength < 2048) return plain;
         const double smooth = (8192 / wavelength - 1) / 3;
-        return (1 - smooth) * plain / c_.rope_factor + smooth * plain;
+        return (1 - smooth) * plain / c_.rope_scaling + smooth * plain;
     }
 
     // Rotates the halves of each head, or of its first part (Su et al. 2021; apply_rotary_pos_emb
     // of transformers).
     void rotate(Matrix& x) const {
-        const i64 half = static_cast<i64>(static_cast<double>(c_.head_dim) * c_.rotated) / 2;
+        const i64 half = static_cast<i64>(static_cast<double>(c_.head_dim) * c_.rotary_percent) / 2;
         for (i64 t = 0; t < x.rows; ++t) {
             for (i64 head = 0; head < x.cols / c_.head_dim; ++head) {
                 double* v = x.row(t) + head * c_.head_dim;
@@ -222,13 +236,13 @@ class Reference {
         }
     }
 
-    Matrix attention(const Matrix& x, const std::string& prefix) const {
-        Qkv all = qkv(x, prefix);
-        if (!c_.query_norm.empty()) {
-            normalize_heads(all.query, prefix + c_.query_norm);
-            normalize_heads(all.key, prefix + c_.key_norm);
+    Matrix attention(const Matrix& x, const Place& layer) const {
+        Qkv all = qkv(x, layer);
+        if (c_.qk_norm) {
+            normalize_heads(all.query, layer, "attention.query_norm");
+            normalize_heads(all.key, layer, "attention.key_norm");
         }
-        if (c_.rope) {
+        if (c_.position == PositionEmbedding::rope) {
             rotate(all.query);
             rotate(all.key);
         }
@@ -236,13 +250,14 @@ class Reference {
         for (i64 head = 0; head < c_.n_heads; ++head) {
             for (i64 t = 0; t < x.rows; ++t) attend(all, head, t, y.row(t));
         }
-        return linear(y, prefix + c_.output);
+        return linear(y, layer, "attention.output", c_.linear_bias);
     }
 
     // Adds the causal attention of one head for token t to the head's part of out [heads * D].
     void attend(const Qkv& all, i64 head, i64 t, double* out) const {
         const i64 d = c_.head_dim;
         const i64 group = head / (c_.n_heads / c_.n_groups);
+        const bool alibi = c_.position == PositionEmbedding::alibi;
         const double* query = all.query.row(t) + head * d;
         const i64 first = c_.window > 0 ? std::max<i64>(t + 1 - c_.window, 0) : 0;
         Values weight(static_cast<size_t>(t + 1), -1e300);
@@ -251,7 +266,7 @@ class Reference {
             double dot = 0;
             for (i64 i = 0; i < d; ++i) dot += query[i] * key[i];
             dot /= std::sqrt(static_cast<double>(d));
-            if (c_.alibi) dot += alibi_slope(head, c_.n_heads) * static_cast<double>(s);
+            if (alibi) dot += alibi_slope(head, c_.n_heads) * static_cast<double>(s);
             weight[static_cast<size_t>(s)] = dot;
         }
         const double largest = *std::max_element(weight.begin(), weight.end());
@@ -265,34 +280,45 @@ class Reference {
     }
 
     double activate(double x) const {
-        if (c_.activation == "silu") return x / (1 + std::exp(-x));
-        if (c_.activation == "relu2") return x > 0 ? x * x : 0;
-        if (c_.activation == "gelu") return 0.5 * x * (1 + std::erf(x / std::numbers::sqrt2));
-        const double inner = std::sqrt(2 / std::numbers::pi) * (x + 0.044715 * x * x * x);
-        return 0.5 * x * (1 + std::tanh(inner));
+        switch (c_.activation) {
+            case Activation::swiglu:
+                return x / (1 + std::exp(-x));
+            case Activation::squared_relu:
+                return x > 0 ? x * x : 0;
+            case Activation::geglu:
+            case Activation::gelu_erf:
+                return 0.5 * x * (1 + std::erf(x / std::numbers::sqrt2));
+            case Activation::gelu_tanh:
+                return 0.5 * x *
+                       (1 +
+                        std::tanh(std::sqrt(2 / std::numbers::pi) * (x + 0.044715 * x * x * x)));
+            case Activation::none:
+                break;
+        }
+        bug(__FILE__, __LINE__, "expected an activation, got {}", name_of(c_.activation));
     }
 
-    Matrix mlp(const Matrix& x, const std::string& prefix) const {
-        Matrix hidden = linear(x, prefix + (c_.gate.empty() ? c_.up : c_.gate));
+    Matrix mlp(const Matrix& x, const Place& layer) const {
+        const bool gated = is_gated(c_.activation);
+        Matrix hidden = linear(x, layer, gated ? "mlp.gate" : "mlp.up", c_.linear_bias);
         for (double& value : hidden.values) value = activate(value);
-        if (!c_.gate.empty()) {
-            const Matrix up = linear(x, prefix + c_.up);
+        if (gated) {
+            const Matrix up = linear(x, layer, "mlp.up", c_.linear_bias);
             for (size_t i = 0; i < up.values.size(); ++i) hidden.values[i] *= up.values[i];
         }
-        return linear(hidden, prefix + c_.down);
+        return linear(hidden, layer, "mlp.down", c_.linear_bias);
     }
 
-    std::string model_;
-    ReferenceConfig c_;
-    HfTensors tensors_;
+    spec::ModelConfig c_;
+    const HfClass& hf_;
+    HfWeights weights_;
 };
 
 }  // namespace
 
 std::vector<double> hf_reference_logits(const std::string& model, std::span<const i32> tokens) {
-    const std::string path = hf_config_path(model);
-    ReferenceConfig config = reference_config(io::read_json(path), path);
-    return Reference(model, std::move(config), HfTensors::open(model)).logits(tokens);
+    const HfModel read = read_hf_model(model);
+    return Reference(read, HfWeights::open(model, read)).logits(tokens);
 }
 
 }  // namespace lm::convert

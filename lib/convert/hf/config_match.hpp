@@ -9,8 +9,8 @@
 namespace lm::convert {
 
 // Throws Error(answer_is_no) when config.json of the model `hf` (a directory or a file) describes a
-// different forward pass than `expected`. The message names the differing keys, each with both
+// different forward pass than `checkpoint`. The message names the differing keys, each with both
 // values. Does not compare dropout, initialization and the length of sequences.
-void check_hf_config(const std::string& hf, const spec::ModelConfig& expected);
+void check_hf_config(const std::string& hf, const spec::ModelConfig& checkpoint);
 
 }  // namespace lm::convert

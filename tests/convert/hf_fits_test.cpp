@@ -10,11 +10,12 @@
 #include "ckpt/format/model_json.hpp"
 #include "ckpt/history/steps.hpp"
 #include "ckpt/verbs/diff.hpp"
-#include "convert/from_hf.hpp"
-#include "convert/hf_architecture.hpp"
+#include "convert/conversions.hpp"
+#include "convert/hf/fits.hpp"
+#include "convert/hf/from_hf.hpp"
+#include "convert/hf/to_hf.hpp"
 #include "convert/megatron/from_megatron_lm.hpp"
 #include "convert/megatron/to_megatron.hpp"
-#include "convert/to_hf.hpp"
 #include "support/catch.hpp"
 
 using namespace lm;
@@ -25,6 +26,8 @@ using spec::Normalization;
 using spec::PositionEmbedding;
 
 namespace {
+
+using Names = std::set<std::string_view>;  // names of classes
 
 constexpr i64 n_heads = 6;
 
@@ -85,46 +88,39 @@ bool rms_norm_gated(const ModelConfig& c) {
 
 // Returns the format of Nemotron, Qwen3, Qwen2 or StableLM if it can hold the model. Their norms or
 // biases differ from those of Llama.
-std::set<Format> formats_that_hold_variant(const ModelConfig& c) {
+Names classes_that_hold_variant(const ModelConfig& c) {
     if (c.position != PositionEmbedding::rope || c.embedding_norm) return {};
-    if (c.norm_1p) {
-        const bool nemotron = c.normalization == Normalization::layer_norm &&
-                              c.activation == Activation::squared_relu;
-        return nemotron ? std::set{Format::hf_nemotron} : std::set<Format>{};
-    }
-    if (c.qk_norm) {
-        const bool qwen3 = rms_norm_gated(c) && !c.linear_bias;
-        return qwen3 ? std::set{Format::hf_qwen3} : std::set<Format>{};
-    }
+    if (c.norm_1p) return layer_norm_gelu(c) ? Names{"hf-nemotron"} : Names{};
+    if (c.qk_norm) return rms_norm_gated(c) && !c.linear_bias ? Names{"hf-qwen3"} : Names{};
     if (c.head_dim != 4 || !is_gated(c.activation)) return {};
-    return {rms_norm_gated(c) ? Format::hf_qwen2 : Format::hf_stablelm};
+    return {rms_norm_gated(c) ? "hf-qwen2" : "hf-stablelm"};
 }
 
 // Returns the formats that can hold the model, as the classes of transformers 4.44 state them.
-std::set<Format> formats_that_hold(const ModelConfig& c) {
-    if (c.norm_1p || c.qk_norm || c.qkv_bias) return formats_that_hold_variant(c);
-    std::set<Format> formats;
-    const auto add_if = [&](Format format, bool holds) {
-        if (holds) formats.insert(format);
+Names classes_that_hold(const ModelConfig& c) {
+    if (c.norm_1p || c.qk_norm || c.qkv_bias) return classes_that_hold_variant(c);
+    Names names;
+    const auto add_if = [&](std::string_view name, bool holds) {
+        if (holds) names.insert(name);
     };
     const bool heads = c.n_groups == c.n_heads;
     if (c.position == PositionEmbedding::rope && !c.embedding_norm) {
         const bool gated = c.normalization == Normalization::layer_norm && is_gated(c.activation);
-        add_if(Format::hf_mistral, rms_norm_gated(c) && !c.linear_bias);
-        if (c.head_dim != 4) return formats;
-        add_if(Format::hf_llama, rms_norm_gated(c));
-        add_if(Format::hf_gpt_neox, layer_norm_gelu(c) && c.linear_bias && heads);
-        add_if(Format::hf_starcoder2, layer_norm_gelu(c));
-        add_if(Format::hf_stablelm, gated && !c.linear_bias);
+        add_if("hf-mistral", rms_norm_gated(c) && !c.linear_bias);
+        if (c.head_dim != 4) return names;
+        add_if("hf-llama", rms_norm_gated(c));
+        add_if("hf-gpt-neox", layer_norm_gelu(c) && c.linear_bias && heads);
+        add_if("hf-starcoder2", layer_norm_gelu(c));
+        add_if("hf-stablelm", gated && !c.linear_bias);
     }
-    if (!layer_norm_gelu(c) || !c.linear_bias || c.head_dim != 4) return formats;
+    if (!layer_norm_gelu(c) || !c.linear_bias || c.head_dim != 4) return names;
     if (c.position == PositionEmbedding::absolute && !c.embedding_norm) {
-        add_if(Format::hf_gpt2, heads);
-        add_if(Format::hf_gpt_bigcode, c.n_groups == 1);
+        add_if("hf-gpt2", heads);
+        add_if("hf-gpt-bigcode", c.n_groups == 1);
     }
-    add_if(Format::hf_bloom, c.position == PositionEmbedding::alibi && c.embedding_norm && heads &&
-                                 c.activation == Activation::gelu_tanh && c.ffn_hidden != 37);
-    return formats;
+    add_if("hf-bloom", c.position == PositionEmbedding::alibi && c.embedding_norm && heads &&
+                           c.activation == Activation::gelu_tanh && c.ffn_hidden != 37);
+    return names;
 }
 
 // Returns the value of a flag in the model.
@@ -142,43 +138,32 @@ std::string value_of(const std::string& flag, const ModelConfig& c) {
         {"--apply-layernorm-1p", std::to_string(c.norm_1p)},
         {"--qk-layernorm", std::to_string(c.qk_norm)},
         {"--add-qkv-bias", std::to_string(c.qkv_bias)},
-        {"--squared-relu", std::string(name_of(c.activation))},
         {"--ffn-hidden-size", std::to_string(c.ffn_hidden)}};
     REQUIRE(values.contains(flag));
     return values.at(flag);
 }
 
-ConversionRequest request_of(const std::string& in, const std::string& out) {
-    ConversionRequest request;
-    request.in = in;
-    request.out = out;
-    request.force = true;
-    return request;
+bool same_model(const std::string& a, const std::string& b,
+                std::span<const ckpt::SliceKind> kinds) {
+    return test::same(a, b, kinds) && ckpt::to_json(ckpt::open(a).manifest().model) ==
+                                          ckpt::to_json(ckpt::open(b).manifest().model);
 }
 
-bool same(const std::string& a, const std::string& b, std::span<const ckpt::SliceKind> kinds) {
-    bool equal = true;
-    ckpt::diff(ckpt::open(a), ckpt::open(b), kinds,
-               [&](const ckpt::TensorDifference& difference) { equal &= difference.equal(); });
-    return equal && ckpt::to_json(ckpt::open(a).manifest().model) ==
-                        ckpt::to_json(ckpt::open(b).manifest().model);
-}
-
-// Checks the error of --to `format` for a model that the format cannot hold. The error names a flag
-// whose value no model of the format has; its remedy names all formats that can hold the model.
-void check_refusal(Format format, const ModelConfig& c, const std::set<std::string>& held_values,
-                   const std::set<Format>& holding, const std::string& flag) {
-    INFO(name_of(format) << " " << ckpt::to_json(c).dump());
-    const std::string text =
-        test::error_of([&] { check_fits(hf_architecture(format), c); }, Exit::usage);
+// Checks the error of --to `format` for a model that the class cannot hold. The error names a flag
+// whose value no model of the class has; its remedy names all classes that can hold the model.
+void check_refusal(const HfClass& hf, const ModelConfig& c,
+                   const std::set<std::string>& held_values, const Names& holding,
+                   const std::string& flag) {
+    INFO(hf.name << " " << ckpt::to_json(c).dump());
+    const std::string text = test::error_of([&] { check_fits(hf, c); }, Exit::usage);
     INFO(text);
     CHECK(text.starts_with(flag + ": the model has "));
     CHECK(!held_values.contains(value_of(flag, c)));
     std::string remedy =
         holding.empty() ? "no supported class of transformers can: use --to megatron-lm" : "";
-    for (const HfArchitecture& other : hf_architectures()) {
-        if (!holding.contains(other.format)) continue;
-        remedy += fmt::format("{}{}", remedy.empty() ? "use --to " : " or ", name_of(other.format));
+    for (const HfClass* other : hf_classes()) {
+        if (!holding.contains(other->name)) continue;
+        remedy += fmt::format("{}{}", remedy.empty() ? "use --to " : " or ", other->name);
     }
     CHECK(text.ends_with(remedy));
 }
@@ -187,30 +172,29 @@ void check_refusal(Format format, const ModelConfig& c, const std::set<std::stri
 
 TEST_CASE("every combination of model flags is held or refused with the flag and the remedy") {
     using Values = std::map<std::string, std::set<std::string>>;  // values of each flag
-    std::map<Format, Values> held;
+    std::map<std::string_view, Values> held;
     i64 n_models = 0;
     for_each_model([&](const ModelConfig& c) {
         ++n_models;
-        for (const Format format : formats_that_hold(c)) {
+        for (const std::string_view name : classes_that_hold(c)) {
             for (const char* flag :
                  {"--position-embedding-type", "--normalization", "--swiglu", "--glu-activation",
                   "--no-bias-gelu-fusion", "--num-query-groups", "--kv-channels",
                   "--embed-layernorm", "--disable-bias-linear", "--ffn-hidden-size",
-                  "--apply-layernorm-1p", "--qk-layernorm", "--add-qkv-bias", "--squared-relu"}) {
-                held[format][flag].insert(value_of(flag, c));
+                  "--apply-layernorm-1p", "--qk-layernorm", "--add-qkv-bias"}) {
+                held[name][flag].insert(value_of(flag, c));
             }
         }
     });
     CHECK(n_models == 7040);
-    CHECK(std::ssize(held) == std::ssize(hf_architectures()));
+    CHECK(std::ssize(held) == std::ssize(hf_classes()));
     bool as_expected = true;
     for_each_model([&](const ModelConfig& c) {
-        const std::set<Format> holding = formats_that_hold(c);
-        for (const HfArchitecture& architecture : hf_architectures()) {
-            const Format format = architecture.format;
-            const std::optional<Misfit> found = misfit(architecture, c);
-            as_expected &= found.has_value() != holding.contains(format);
-            if (found) check_refusal(format, c, held[format][found->flag], holding, found->flag);
+        const Names holding = classes_that_hold(c);
+        for (const HfClass* hf : hf_classes()) {
+            const std::optional<Misfit> found = misfit(*hf, c);
+            as_expected &= found.has_value() != holding.contains(hf->name);
+            if (found) check_refusal(*hf, c, held[hf->name][found->flag], holding, found->flag);
         }
     });
     CHECK(as_expected);
@@ -220,21 +204,21 @@ TEST_CASE("every combination that a format of Hugging Face holds is equal after 
     const test::ScratchDirectory scratch;
     i64 n_conversions = 0;
     for_each_model([&](const ModelConfig& c) {
-        const std::set<Format> formats = formats_that_hold(c);
-        if (formats.empty()) return;
+        const Names names = classes_that_hold(c);
+        if (names.empty()) return;
         INFO(ckpt::to_json(c).dump());
         test::save_grid(scratch / "a", c, {}, 3, 5);
-        for (const Format format : formats) {
-            INFO(name_of(format));
-            to_hf(request_of(scratch / "a", scratch / "hf"), format);
-            from_hf(request_of(scratch / "hf", scratch / "b"));
+        for (const std::string_view name : names) {
+            INFO(name);
+            to_hf(test::forced_request(scratch / "a", scratch / "hf"), *find_hf_class(name));
+            from_hf(test::forced_request(scratch / "hf", scratch / "b"));
             constexpr std::array weights{ckpt::SliceKind::weight};
-            CHECK(same(scratch / "a", scratch / "b", weights));
+            CHECK(same_model(scratch / "a", scratch / "b", weights));
             ++n_conversions;
         }
         io::remove_tree(scratch / "a");
     });
-    CHECK(n_conversions == 278);
+    CHECK(n_conversions == 310);
 }
 
 TEST_CASE("combinations of model flags are equal after a round trip through Megatron") {
@@ -245,11 +229,11 @@ TEST_CASE("combinations of model flags are equal after a round trip through Mega
         if (n++ % every != 0) return;
         INFO(ckpt::to_json(c).dump());
         test::save_grid(scratch / "a", c, {}, 3, 5);
-        ConversionRequest request = request_of(scratch / "a", scratch / "lm");
+        ConversionRequest request = test::forced_request(scratch / "a", scratch / "lm");
         request.tp = c.n_groups % 2 == 0 && c.ffn_hidden % 2 == 0 ? 2 : 1;
         to_megatron_lm(request);
-        from_megatron_lm(request_of(scratch / "lm", scratch / "b"));
-        CHECK(same(scratch / "a", scratch / "b", ckpt::all_kinds));
+        from_megatron_lm(test::forced_request(scratch / "lm", scratch / "b"));
+        CHECK(same_model(scratch / "a", scratch / "b", ckpt::all_kinds));
         for (const char* name : {"a", "lm"}) io::remove_tree(scratch / name);
     });
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "convert/hf_files.hpp"
+#include "convert/hf/files.hpp"
 
 #include <algorithm>
 #include <array>
@@ -18,66 +18,7 @@ namespace {
 
 constexpr std::array<std::string_view, 2> single_files{"model.safetensors", "pytorch_model.bin"};
 
-// Returns the tensors of a safetensors file. Reads only its header.
-std::vector<SourceTensor> read_safetensors(const std::string& path) {
-    constexpr i64 length_bytes = 8;
-    const io::Fd fd = io::open_read(path);
-    const i64 size = io::file_size(path);
-    if (size < length_bytes) run_error(path, "truncated: expected at least 8 bytes, got {}", size);
-    u64 length = 0;
-    io::read_exact(fd, path, std::as_writable_bytes(std::span(&length, 1)), 0);
-    const i64 rest = size - length_bytes;
-    const i64 n = length > static_cast<u64>(rest) ? rest : static_cast<i64>(length);
-    std::vector<std::byte> header(
-        static_cast<size_t>(length_bytes + std::min(n, ckpt::max_safetensors_header)));
-    io::read_exact(fd, path, header, 0);
-    std::vector<SourceTensor> tensors;
-    const ckpt::SafetensorsHeader parsed = ckpt::parse_safetensors_header(header, size, path);
-    for (const ckpt::SafetensorsEntry& entry : parsed.entries) {
-        const std::optional<DType> dtype = ckpt::dtype_of_safetensors(entry.dtype);
-        if (dtype != DType::fp32 && dtype != DType::bf16 && dtype != DType::fp16) {
-            // Old versions of transformers saved attention masks of type U8 or BOOL (attn.bias,
-            // attn.masked_bias). These are not parameters.
-            if (entry.name.ends_with("bias")) continue;
-            run_error(path, "tensor {}: expected F32, BF16 or F16, got {}", entry.name,
-                      entry.dtype);
-        }
-        auto storage = std::make_shared<Storage>(Storage{*dtype, {}});
-        storage->extents.push_back(
-            {path, parsed.data_start + entry.begin, (entry.end - entry.begin) / size_of(*dtype)});
-        tensors.push_back(
-            {entry.name, std::move(storage), 0, entry.shape, contiguous_strides(entry.shape)});
-    }
-    return tensors;
-}
-
-// Returns the tensors of a state_dict in a file of torch.save.
-std::vector<SourceTensor> read_torch(const std::string& path) {
-    const TorchFile file = TorchFile::open(path);
-    const PickleValue& root = file.root();
-    if (!root.is(PickleValue::Kind::dict)) {
-        run_error(path, "expected a dict of tensors, got a {}", name_of(root.kind));
-    }
-    std::vector<SourceTensor> tensors;
-    for (size_t i = 0; i + 1 < root.items.size(); i += 2) {
-        const PickleValue& name = *root.items[i];
-        const PickleValue& value = *root.items[i + 1];
-        if (!name.is(PickleValue::Kind::text))
-            run_error(path, "a key of the state_dict is not a string");
-        const bool mask = value.is(PickleValue::Kind::tensor) && !value.tensor[0].dtype &&
-                          name.text.ends_with("bias");
-        if (!mask) tensors.push_back(file.tensor(value, name.text));
-    }
-    return tensors;
-}
-
 }  // namespace
-
-std::string hf_config_path(const std::string& model) {
-    if (io::is_directory(model)) return model + "/config.json";
-    const size_t slash = model.rfind('/');
-    return (slash == model.npos ? std::string() : model.substr(0, slash + 1)) + "config.json";
-}
 
 HfTensors HfTensors::open(const std::string& path) {
     HfTensors tensors;
@@ -97,41 +38,115 @@ HfTensors HfTensors::open(const std::string& path) {
             return tensors;
         }
     }
+    for (const std::string& name : io::list_directory(path)) {
+        for (const std::string_view single : single_files) {
+            const size_t stem = single.rfind('.');
+            if (!name.starts_with(fmt::format("{}-", single.substr(0, stem))) ||
+                !name.ends_with(single.substr(stem))) {
+                continue;
+            }
+            usage_error(path,
+                        "has the shard {}, but not {}.index.json: copy all files of the model",
+                        name, single);
+        }
+    }
     usage_error(path,
                 "contains no weights (expected {}, {} or the index file of one of them): give the "
                 "directory of a model",
                 single_files[0], single_files[1]);
 }
 
-void HfTensors::add_file(const std::string& path) {
-    for (SourceTensor& tensor : is_torch_file(path) ? read_torch(path) : read_safetensors(path)) {
-        const std::string name = tensor.name;
-        if (!tensors_.emplace(name, std::move(tensor)).second) {
-            run_error(path, "corrupt: tensor {} is in another shard, too", name);
+// Reads only the header.
+void HfTensors::read_safetensors(const std::string& path, std::vector<SourceTensor>& tensors) {
+    constexpr i64 length_bytes = 8;
+    const io::Fd fd = io::open_read(path);
+    const i64 size = io::file_size(path);
+    if (size < length_bytes) run_error(path, "truncated: expected at least 8 bytes, got {}", size);
+    u64 length = 0;
+    io::read_exact(fd, path, std::as_writable_bytes(std::span(&length, 1)), 0);
+    const i64 rest = size - length_bytes;
+    const i64 n = length > static_cast<u64>(rest) ? rest : static_cast<i64>(length);
+    std::vector<std::byte> header(
+        static_cast<size_t>(length_bytes + std::min(n, ckpt::max_safetensors_header)));
+    io::read_exact(fd, path, header, 0);
+    const ckpt::SafetensorsHeader parsed = ckpt::parse_safetensors_header(header, size, path);
+    for (const ckpt::SafetensorsEntry& entry : parsed.entries) {
+        const std::optional<DType> dtype = ckpt::dtype_of_safetensors(entry.dtype);
+        if (dtype != DType::fp32 && dtype != DType::bf16 && dtype != DType::fp16) {
+            unread_[entry.name] = {path,
+                                   fmt::format("expected F32, BF16 or F16, got {}", entry.dtype)};
+            continue;
         }
+        auto storage = std::make_shared<Storage>(Storage{*dtype, {}});
+        storage->extents.push_back(
+            {path, parsed.data_start + entry.begin, (entry.end - entry.begin) / size_of(*dtype)});
+        tensors.push_back(
+            {entry.name, std::move(storage), 0, entry.shape, contiguous_strides(entry.shape)});
     }
 }
 
+// Reads a state_dict in a file of torch.save.
+void HfTensors::read_torch(const std::string& path, std::vector<SourceTensor>& tensors) {
+    const TorchFile file = TorchFile::open(path);
+    const PickleValue& root = file.root();
+    if (!root.is(PickleValue::Kind::dict)) {
+        run_error(path, "expected a dict of tensors, got a {}", name_of(root.kind));
+    }
+    for (size_t i = 0; i + 1 < root.items.size(); i += 2) {
+        const PickleValue& name = *root.items[i];
+        const PickleValue& value = *root.items[i + 1];
+        if (!name.is(PickleValue::Kind::text))
+            run_error(path, "a key of the state_dict is not a string");
+        if (value.is(PickleValue::Kind::tensor) && !value.tensor[0].dtype) {
+            unread_[name.text] = {path, fmt::format("expected float32, bfloat16 or float16, got {}",
+                                                    value.tensor[0].type)};
+            continue;
+        }
+        tensors.push_back(file.tensor(value, name.text));
+    }
+}
+
+std::set<std::string> HfTensors::add_file(const std::string& path) {
+    std::vector<SourceTensor> tensors;
+    is_torch_file(path) ? read_torch(path, tensors) : read_safetensors(path, tensors);
+    std::set<std::string> names;
+    for (SourceTensor& tensor : tensors) {
+        const std::string name = tensor.name;
+        names.insert(name);
+        const auto [at, added] = tensors_.try_emplace(name, std::move(tensor));
+        if (added || same_elements(at->second, tensor)) continue;
+        run_error(path, "corrupt: tensor {} differs from the tensor of this name in {}", name,
+                  at->second.path());
+    }
+    for (const auto& [name, unread] : unread_) {
+        if (unread.path == path) names.insert(name);
+    }
+    return names;
+}
+
 void HfTensors::add_index(const std::string& directory, const std::string& index) {
+    has_index_ = true;
     const auto map = io::json_get<io::Json>(io::read_json(index), "weight_map", index);
     if (!map.is_object()) run_error(index, "corrupt: 'weight_map' is not an object");
     std::map<std::string, std::vector<std::string>> by_file;
     for (const auto& [tensor, file] : map.items()) {
         by_file[io::json_as<std::string>(file, "'" + tensor + "'", index)].push_back(tensor);
+        listed_.insert(tensor);
     }
     for (const auto& [file, names] : by_file) {
         if (!io::is_plain_name(file))
             run_error(index, "corrupt: '{}' is not a plain file name", file);
         const std::string path = directory + "/" + file;
-        add_file(path);
+        if (!io::exists(path)) {
+            run_error(index, "names {}, which does not exist: copy all files of the model", file);
+        }
+        const std::set<std::string> found = add_file(path);
         for (const std::string& name : names) {
-            const SourceTensor* found = find(name);
-            if (!found || found->path() != path) {
-                run_error(path,
-                          "corrupt or incomplete: the index names tensor {}, which this file does "
-                          "not have",
-                          name);
-            }
+            if (found.contains(name)) continue;
+            run_error(path,
+                      "corrupt or incomplete: the index names tensor {}, which this file does not "
+                      "have",
+                      name);
         }
     }
 }
@@ -139,6 +154,28 @@ void HfTensors::add_index(const std::string& directory, const std::string& index
 const SourceTensor* HfTensors::find(const std::string& name) const {
     const auto found = tensors_.find(name);
     return found == tensors_.end() ? nullptr : &found->second;
+}
+
+bool same_elements(const SourceTensor& a, const SourceTensor& b) {
+    constexpr i64 most = i64{4} << 20;
+    const DType dtype = a.storage->dtype;
+    if (a.shape != b.shape || b.storage->dtype != dtype) return false;
+    if (a.shape.empty() || a.shape.size() > 2) return true;  // no parameter of a model
+    const SourceMatrix x = a.matrix();
+    const SourceMatrix y = b.matrix();
+    const i64 rows = std::max<i64>(1, most / std::max<i64>(1, x.cols));
+    std::vector<std::byte> bytes_x;
+    std::vector<std::byte> bytes_y;
+    SourceReader reader;
+    for (i64 row = 0; row < x.rows; row += rows) {
+        const i64 end = std::min(row + rows, x.rows);
+        bytes_x.resize(static_cast<size_t>((end - row) * x.cols * size_of(dtype)));
+        bytes_y.resize(bytes_x.size());
+        reader.read(x.row_range(row, end), dtype, bytes_x.data(), x.cols);
+        reader.read(y.row_range(row, end), dtype, bytes_y.data(), y.cols);
+        if (bytes_x != bytes_y) return false;
+    }
+    return true;
 }
 
 DType hf_weights_type(const std::string& path) {

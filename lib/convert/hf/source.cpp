@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "convert/hf_source.hpp"
+#include "convert/hf/source.hpp"
 
 #include "base/error.hpp"
-#include "convert/from_hf.hpp"
-#include "convert/hf_files.hpp"
+#include "convert/hf/files.hpp"
+#include "convert/hf/from_hf.hpp"
 
 namespace lm::convert {
 namespace {

@@ -1,0 +1,300 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "convert/hf/config_json.hpp"
+
+#include <algorithm>
+#include <array>
+
+#include "base/error.hpp"
+#include "io/file.hpp"
+
+namespace lm::convert {
+namespace {
+
+using spec::Activation;
+using spec::ModelConfig;
+
+// Puts the words NaN, Infinity and -Infinity in quotes. Python writes them for numbers that JSON
+// does not have. No key that lm-utils reads may have such a value: a quoted one is not a number.
+std::string with_quoted_words(std::string_view text) {
+    constexpr std::array<std::string_view, 3> words{"NaN", "Infinity", "-Infinity"};
+    std::string result;
+    bool in_string = false;
+    for (size_t i = 0; i < text.size();) {
+        const auto word = std::ranges::find_if(
+            words, [&](std::string_view w) { return text.substr(i).starts_with(w); });
+        if (!in_string && word != words.end()) {
+            result += fmt::format("\"{}\"", *word);
+            i += word->size();
+            continue;
+        }
+        const size_t n = in_string && text[i] == '\\' ? 2 : 1;  // an escaped quote
+        if (text[i] == '"') in_string = !in_string;
+        result += text.substr(i, n);
+        i += n;
+    }
+    return result;
+}
+
+bool is_set(const io::Json& json, const char* key) {
+    const auto found = json.find(key);
+    return found != json.end() && !found->is_null();
+}
+
+io::Json id_or_null(i64 id) {
+    return id < 0 ? io::Json(nullptr) : io::Json(id);
+}
+
+std::string_view torch_name(DType dtype) {
+    switch (dtype) {
+        case DType::bf16:
+            return "bfloat16";
+        case DType::fp16:
+            return "float16";
+        default:
+            return "float32";
+    }
+}
+
+std::optional<Activation> activation_of(const HfClass& hf, std::string_view name) {
+    for (const HfClass::ActivationName& entry : hf.activations) {
+        if (entry.name == name) return entry.activation;
+    }
+    return std::nullopt;
+}
+
+std::string_view activation_name(const HfClass& hf, Activation activation) {
+    if (activation_of(hf, hf.absent_activation) == activation) return hf.absent_activation;
+    for (const HfClass::ActivationName& entry : hf.activations) {
+        if (entry.activation == activation) return entry.name;
+    }
+    bug(__FILE__, __LINE__, "expected an activation of {}, got {}", hf.class_name,
+        name_of(activation));
+}
+
+Activation read_activation(const HfClass& hf, const io::Json& json, const std::string& path) {
+    if (!hf.activation_key) return hf.activations.front().activation;
+    const auto name = io::json_get_or<std::string>(json, hf.activation_key,
+                                                   std::string(hf.absent_activation), path);
+    if (const auto activation = activation_of(hf, name)) return *activation;
+    std::string known;
+    for (const HfClass::ActivationName& entry : hf.activations) {
+        known += fmt::format("{}{}", known.empty() ? "" : ", ", entry.name);
+    }
+    usage_error(path, "{}: expected {}, got '{}'", hf.activation_key, known, name);
+}
+
+void check_constants(const HfClass& hf, i64 max_positions, const io::Json& json,
+                     const std::string& path) {
+    for (const HfClass::Constant& constant : hf.constants) {
+        const auto found = json.find(constant.key);
+        const io::Json value =
+            found == json.end() ? io::parse_json(constant.absent, constant.key) : io::Json(*found);
+        if (value == io::parse_json(constant.value, constant.key)) continue;
+        // A window that includes all positions has no effect.
+        if (std::string_view(constant.key) == "sliding_window" && value.is_number() &&
+            value.get<double>() >= static_cast<double>(max_positions)) {
+            continue;
+        }
+        usage_error(path, "expected '{}' to be {}, got {}: lm-utils does not support such models",
+                    constant.key, constant.value, value.dump());
+    }
+}
+
+// Reads which linear layers have biases. Some classes have a key for the attention and another key
+// for the MLP.
+void read_flags(const HfClass& hf, const io::Json& json, ModelConfig& config,
+                const std::string& path) {
+    for (const HfClass::Flag& flag : hf.flags) {
+        config.*flag.member = io::json_get_or<bool>(json, flag.key, flag.absent, path);
+    }
+    for (const HfClass::Flag& flag : hf.flags) {
+        const bool value = io::json_get_or<bool>(json, flag.key, flag.absent, path);
+        const bool last = config.*flag.member;
+        if (value == last) continue;
+        usage_error(path,
+                    "expected {} and {} to be equal, got {} and {}: lm-utils does not support such "
+                    "models",
+                    flag.key, hf.flags.back().key, value, last);
+    }
+}
+
+// The constants of Llama 3.1's scaling, which are fixed in Megatron-LM and lm-utils.
+constexpr std::array<std::pair<const char*, double>, 3> llama3_constants{
+    std::pair{"low_freq_factor", 1.0}, std::pair{"high_freq_factor", 4.0},
+    std::pair{"original_max_position_embeddings", 8192.0}};
+
+io::Json llama3_scaling(double factor) {
+    return {{"rope_type", "llama3"},
+            {"factor", factor},
+            {"low_freq_factor", 1.0},
+            {"high_freq_factor", 4.0},
+            {"original_max_position_embeddings", 8192}};
+}
+
+// Reads the type of rotary frequencies. Older versions of transformers call the key "type".
+void read_scaling(const HfClass& hf, const io::Json& scaling, ModelConfig& config,
+                  const std::string& path) {
+    const auto old_type = io::json_get_or<std::string>(scaling, "type", "default", path);
+    const auto type = io::json_get_or<std::string>(scaling, "rope_type", old_type, path);
+    if (type == "default") return;
+    if (type != "llama3" || !hf.llama3_scaling) {
+        usage_error(path, "expected rope_type 'default'{}, got '{}': lm-utils does not support it",
+                    hf.llama3_scaling ? " or 'llama3'" : "", type);
+    }
+    for (const auto& [key, value] : llama3_constants) {
+        const auto got = io::json_get<double>(scaling, key, path);
+        if (got == value) continue;
+        usage_error(path, "expected '{}' to be {}, got {}: lm-utils does not support such models",
+                    key, value, got);
+    }
+    config.rope_scaling = io::json_get<double>(scaling, "factor", path);
+}
+
+// Reads the objects with the settings of rotary positions. Up to version 4 transformers writes
+// rope_scaling next to rope_theta; from version 5 rope_parameters has all settings, and
+// rope_scaling is another name of it, which wins.
+void read_rope(const HfClass& hf, const io::Json& json, ModelConfig& config,
+               const std::string& path) {
+    for (const char* key : {"rope_parameters", "rope_scaling"}) {
+        if (!is_set(json, key)) continue;
+        const io::Json& object = json[key];
+        read_scaling(hf, object, config, path);
+        config.rotary_base =
+            io::json_get_or<double>(object, "rope_theta", config.rotary_base, path);
+        if (!hf.has_key(&ModelConfig::rotary_percent)) continue;
+        config.rotary_percent =
+            io::json_get_or<double>(object, "partial_rotary_factor", config.rotary_percent, path);
+    }
+}
+
+// transformers ignores a null, and a window of all positions has no effect.
+void read_window(const HfClass& hf, const io::Json& json, ModelConfig& config,
+                 const std::string& path) {
+    if (json.contains("sliding_window") && !is_set(json, "sliding_window")) return;
+    const i64 window = io::json_get_or<i64>(json, "sliding_window", hf.absent_window, path);
+    if (window < config.max_positions) config.window = window;
+}
+
+io::Json parse(std::string_view text, const std::string& path) {
+    return io::parse_json(with_quoted_words(text), path);
+}
+
+const HfClass& class_of(const io::Json& json, const std::string& path) {
+    const auto type = io::json_get<std::string>(json, "model_type", path);
+    if (const HfClass* hf = hf_class_of_type(type)) return *hf;
+    std::string known;
+    for (const HfClass* hf : hf_classes()) {
+        known += fmt::format("{}'{}'", known.empty() ? "" : ", ", hf->model_type);
+    }
+    usage_error(path, "expected model_type {}, got '{}'", known, type);
+}
+
+ModelConfig model_of(const HfClass& hf, const io::Json& json, const std::string& path) {
+    ModelConfig c;
+    c.hidden_dropout = 0;  // some classes, such as Llama, have no key for it
+    c.position = hf.position;
+    c.normalization = hf.normalization;
+    c.embedding_norm = hf.embedding_norm;
+    c.norm_1p = hf.norm_1p;
+    c.qk_norm = hf.qk_norm;
+    c.linear_bias = hf.linear_bias;
+    c.qkv_bias = hf.qkv_bias;
+    c.n_groups = hf.n_groups;
+    for (const HfClass::Integer& key : hf.integers) {
+        const char* name = key.other && is_set(json, key.other) ? key.other : key.key;
+        c.*key.member = key.absent < 0 ? io::json_get<i64>(json, name, path)
+                                       : io::json_get_or<i64>(json, name, key.absent, path);
+    }
+    for (const HfClass::Number& key : hf.numbers) {
+        c.*key.member = io::json_get_or<double>(json, key.key, key.absent, path);
+    }
+    read_flags(hf, json, c, path);
+    check_constants(hf, c.max_positions, json, path);
+    if (hf.position == spec::PositionEmbedding::rope) read_rope(hf, json, c, path);
+    if (hf.absent_window > 0) read_window(hf, json, c, path);
+    c.activation = read_activation(hf, json, path);
+    c.untied_head = !io::json_get_or<bool>(json, "tie_word_embeddings", hf.absent_tied, path);
+    c.seq_length = c.max_positions;
+    try {
+        c.resolve();
+    } catch (const Error& error) {
+        fail(error.code(), path, "{}", error.what());
+    }
+    return c;
+}
+
+// Returns -1 when the config.json has no end-of-document token of the vocabulary.
+i64 end_of_document(const io::Json& json, i64 vocab_size) {
+    const auto eos = json.find("eos_token_id");
+    if (eos == json.end()) return -1;
+    // Llama 3 has a list of ids; the first one is the end-of-document token.
+    const io::Json id = eos->is_array() && !eos->empty() ? (*eos)[0] : *eos;
+    if (!id.is_number_integer() || id.get<i64>() < 0 || id.get<i64>() >= vocab_size) return -1;
+    return id.get<i64>();
+}
+
+}  // namespace
+
+std::string hf_config_path(const std::string& model) {
+    if (io::is_directory(model)) return model + "/config.json";
+    const size_t slash = model.rfind('/');
+    return (slash == model.npos ? std::string() : model.substr(0, slash + 1)) + "config.json";
+}
+
+io::Json hf_config(const HfClass& hf, const ModelConfig& config, i64 end_of_document, DType dtype) {
+    io::Json json;
+    json["architectures"] = {hf.class_name};
+    json["model_type"] = hf.model_type;
+    for (const HfClass::Integer& key : hf.integers) json[key.key] = config.*key.member;
+    for (const HfClass::Number& key : hf.numbers) json[key.key] = config.*key.member;
+    for (const HfClass::Flag& key : hf.flags) json[key.key] = config.*key.member;
+    for (const HfClass::Constant& key : hf.constants)
+        json[key.key] = io::parse_json(key.value, key.key);
+    if (hf.position == spec::PositionEmbedding::rope) {
+        json["rope_scaling"] =
+            config.rope_scaling != 0 ? llama3_scaling(config.rope_scaling) : io::Json(nullptr);
+    }
+    if (hf.absent_window > 0) {
+        const bool limited = config.window > 0 && config.window < config.max_positions;
+        json["sliding_window"] = limited ? io::Json(config.window) : io::Json(nullptr);
+    }
+    if (hf.activation_key) json[hf.activation_key] = activation_name(hf, config.activation);
+    if (hf.write_more) hf.write_more(config, json);
+    json["tie_word_embeddings"] = !config.untied_head;
+    json["use_cache"] = true;
+    json["bos_token_id"] = json["eos_token_id"] = id_or_null(end_of_document);
+    json["torch_dtype"] = torch_name(dtype);
+    return json;
+}
+
+io::Json hf_generation_config(i64 end_of_document) {
+    return {{"_from_model_config", true},
+            {"bos_token_id", id_or_null(end_of_document)},
+            {"eos_token_id", id_or_null(end_of_document)}};
+}
+
+HfModel hf_model(std::string_view text, const std::string& path) {
+    const io::Json json = parse(text, path);
+    HfModel model;
+    model.hf_class = &class_of(json, path);
+    model.config = model_of(*model.hf_class, json, path);
+    model.tokenizer.end_of_document = end_of_document(json, model.config.vocab_size);
+    return model;
+}
+
+HfModel read_hf_model(const std::string& model) {
+    const std::string path = hf_config_path(model);
+    if (!io::exists(path)) {
+        usage_error(path,
+                    "does not exist: copy the model's config.json, which states the number of "
+                    "heads, to this path");
+    }
+    return hf_model(io::read_file(path), path);
+}
+
+const HfClass* hf_class_in(const std::string& config_path) {
+    const io::Json json = parse(io::read_file(config_path), config_path);
+    return hf_class_of_type(io::json_get_or<std::string>(json, "model_type", "", config_path));
+}
+
+}  // namespace lm::convert

@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: Apache-2.0
+// config.json and generation_config.json of the classes in classes.hpp.
+#pragma once
+
+#include <string>
+
+#include "base/dtype.hpp"
+#include "ckpt/format/manifest.hpp"
+#include "convert/hf/classes.hpp"
+#include "io/json.hpp"
+
+namespace lm::convert {
+
+// Returns the path of the model's config.json: in the directory `model`, or in the directory of the
+// weight file `model`.
+std::string hf_config_path(const std::string& model);
+
+// Return config.json and generation_config.json. `end_of_document` -1: not known, written as null.
+io::Json hf_config(const HfClass& hf, const spec::ModelConfig& config, i64 end_of_document,
+                   DType dtype);
+io::Json hf_generation_config(i64 end_of_document);
+
+struct HfModel {
+    const HfClass* hf_class = nullptr;
+    spec::ModelConfig config;
+    ckpt::TokenizerInfo tokenizer;
+};
+// Parses the text of a config.json. All code that needs a value of config.json calls this function.
+// Throws Error(usage) for a model that lm-utils does not support, Error(failure) for missing and
+// invalid fields.
+HfModel hf_model(std::string_view text, const std::string& path);
+// Reads the config.json of the model `model`. Throws Error(usage) when there is none.
+HfModel read_hf_model(const std::string& model);
+// Returns the class that this config.json names; nullptr: none, or one that lm-utils does not
+// support.
+const HfClass* hf_class_in(const std::string& config_path);
+
+}  // namespace lm::convert

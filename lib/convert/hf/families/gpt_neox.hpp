@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: Apache-2.0
+// GPTNeoXForCausalLM.
+#pragma once
+
+#include "convert/hf/families/act2fn.hpp"
+
+namespace lm::convert::hf {
+
+inline constexpr std::array gpt_neox_before{
+    HfClass::Row{"embed_in.weight", "embedding.word.weight"},
+};
+inline constexpr std::array gpt_neox_layer{
+    HfClass::Row{"input_layernorm.weight", "attention.norm.weight"},
+    HfClass::Row{"input_layernorm.bias", "attention.norm.bias"},
+    HfClass::Row{"post_attention_layernorm.weight", "mlp.norm.weight"},
+    HfClass::Row{"post_attention_layernorm.bias", "mlp.norm.bias"},
+    HfClass::Row{"attention.query_key_value.weight", "attention.qkv.weight"},
+    HfClass::Row{"attention.query_key_value.bias", "attention.qkv.bias"},
+    HfClass::Row{"attention.dense.weight", "attention.output.weight"},
+    HfClass::Row{"attention.dense.bias", "attention.output.bias"},
+    HfClass::Row{"mlp.dense_h_to_4h.weight", "mlp.up.weight"},
+    HfClass::Row{"mlp.dense_h_to_4h.bias", "mlp.up.bias"},
+    HfClass::Row{"mlp.dense_4h_to_h.weight", "mlp.down.weight"},
+    HfClass::Row{"mlp.dense_4h_to_h.bias", "mlp.down.bias"},
+};
+inline constexpr std::array gpt_neox_after{
+    HfClass::Row{"final_layer_norm.weight", "final_norm.weight"},
+    HfClass::Row{"final_layer_norm.bias", "final_norm.bias"},
+};
+inline constexpr std::array<std::string_view, 3> gpt_neox_buffers{
+    ".attention.bias", ".attention.masked_bias", ".rotary_emb.inv_freq"};
+
+inline constexpr std::array gpt_neox_integers{
+    HfClass::Integer{"vocab_size", &spec::ModelConfig::vocab_size},
+    HfClass::Integer{"hidden_size", &spec::ModelConfig::hidden},
+    HfClass::Integer{"intermediate_size", &spec::ModelConfig::ffn_hidden},
+    HfClass::Integer{"num_hidden_layers", &spec::ModelConfig::n_layers},
+    HfClass::Integer{"num_attention_heads", &spec::ModelConfig::n_heads},
+    HfClass::Integer{"max_position_embeddings", &spec::ModelConfig::max_positions, 2048},
+};
+inline constexpr std::array gpt_neox_numbers{
+    HfClass::Number{"layer_norm_eps", &spec::ModelConfig::norm_eps, 1e-5},
+    HfClass::Number{"rotary_emb_base", &spec::ModelConfig::rotary_base, 10000},
+    HfClass::Number{"rotary_pct", &spec::ModelConfig::rotary_percent, 0.25},
+    HfClass::Number{"hidden_dropout", &spec::ModelConfig::hidden_dropout, 0},
+    HfClass::Number{"attention_dropout", &spec::ModelConfig::attention_dropout, 0},
+    HfClass::Number{"initializer_range", &spec::ModelConfig::init_std, 0.02},
+};
+inline constexpr std::array gpt_neox_constants{
+    HfClass::Constant{"use_parallel_residual", "false", "true"},
+    HfClass::Constant{"attention_bias", "true", "true"},
+};
+
+inline constexpr HfClass gpt_neox{
+    .name = "hf-gpt-neox",
+    .model_type = "gpt_neox",
+    .class_name = "GPTNeoXForCausalLM",
+    .prefix = "gpt_neox.",
+    .layer_prefix = "layers.",
+    .head = "embed_out.weight",
+    .before_layers = gpt_neox_before,
+    .in_layers = gpt_neox_layer,
+    .after_layers = gpt_neox_after,
+    .buffers = gpt_neox_buffers,
+    .integers = gpt_neox_integers,
+    .numbers = gpt_neox_numbers,
+    .constants = gpt_neox_constants,
+    .activation_key = "hidden_act",
+    .activations = plain_activations,
+    .absent_activation = "gelu",
+};
+
+}  // namespace lm::convert::hf

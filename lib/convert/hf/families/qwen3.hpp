@@ -1,0 +1,22 @@
+// SPDX-License-Identifier: Apache-2.0
+// Qwen3ForCausalLM: Llama with a norm of each head of query and key.
+#pragma once
+
+#include "convert/hf/families/llama.hpp"
+
+namespace lm::convert::hf {
+
+inline constexpr std::array qwen3_constants{
+    HfClass::Constant{"use_sliding_window", "false", "false"},
+    HfClass::Constant{"attention_bias", "false", "false"},
+};
+
+inline constexpr HfClass qwen3 = [] {
+    HfClass c = llama_like("hf-qwen3", "qwen3", "Qwen3ForCausalLM");
+    c.constants = qwen3_constants;
+    c.any_head_dim = true;
+    c.qk_norm = true;
+    return c;
+}();
+
+}  // namespace lm::convert::hf

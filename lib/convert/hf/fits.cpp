@@ -1,0 +1,145 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "convert/hf/fits.hpp"
+
+#include "base/error.hpp"
+
+namespace lm::convert {
+namespace {
+
+using spec::Activation;
+using spec::ModelConfig;
+
+bool has_activation(const HfClass& hf, Activation activation) {
+    if (!hf.activation_key) return hf.activations.front().activation == activation;
+    return std::ranges::any_of(hf.activations,
+                               [&](const auto& entry) { return entry.activation == activation; });
+}
+
+std::string_view flag_of_gate(Activation activation) {
+    return activation == Activation::geglu ? "--glu-activation" : "--swiglu";
+}
+
+std::optional<Misfit> misfit_of_activation(const HfClass& hf, Activation activation) {
+    if (has_activation(hf, activation)) return std::nullopt;
+    const bool gated = is_gated(hf.activations.front().activation);
+    const std::string_view flag =
+        is_gated(activation) != gated ? flag_of_gate(activation) : "--no-bias-gelu-fusion";
+    return Misfit{std::string(flag), std::string(name_of(activation))};
+}
+
+bool holds_groups(const HfClass& hf, const ModelConfig& config) {
+    if (hf.has_key(&ModelConfig::n_groups)) return true;
+    return config.n_groups == (hf.n_groups > 0 ? hf.n_groups : config.n_heads);
+}
+
+std::optional<Misfit> misfit_of_positions(const HfClass& hf, const ModelConfig& c) {
+    const bool rope = c.position == spec::PositionEmbedding::rope;
+    if (rope && c.rotary_percent != 1 && !hf.has_key(&ModelConfig::rotary_percent)) {
+        return Misfit{"--rotary-percent", fmt::format("{} of each head rotated", c.rotary_percent)};
+    }
+    if (rope && c.rotary_interleaved) {
+        return Misfit{"--rotary-interleaved", "adjacent rotary pairs"};
+    }
+    if (rope && c.rope_scaling != 0 && !hf.llama3_scaling) {
+        return Misfit{"--use-rope-scaling", "scaled rotary frequencies"};
+    }
+    if (c.window > 0 && c.window < c.max_positions && hf.absent_window == 0) {
+        return Misfit{"--window-size", fmt::format("a window of {} keys", c.window)};
+    }
+    return std::nullopt;
+}
+
+Misfit misfit_of_heads(const ModelConfig& c) {
+    return {"--kv-channels",
+            fmt::format("{} heads of {} at a hidden size of {}", c.n_heads, c.head_dim, c.hidden)};
+}
+
+// Returns the names of the classes that can hold the model: "hf-llama or hf-mistral".
+std::string names_that_fit(const ModelConfig& config) {
+    std::string names;
+    for (const HfClass* hf : hf_classes()) {
+        if (misfit(*hf, config)) continue;
+        names += fmt::format("{}{}", names.empty() ? "" : " or ", hf->name);
+    }
+    return names;
+}
+
+}  // namespace
+
+std::optional<Misfit> inexpressible(const HfClass& hf, const ModelConfig& c) {
+    if (c.position != hf.position) {
+        return Misfit{"--position-embedding-type", std::string(name_of(c.position))};
+    }
+    if (c.normalization != hf.normalization) {
+        return Misfit{"--normalization", std::string(name_of(c.normalization))};
+    }
+    if (const auto found = misfit_of_activation(hf, c.activation)) return found;
+    if (!holds_groups(hf, c)) {
+        return Misfit{"--num-query-groups",
+                      fmt::format("{} groups for {} heads", c.n_groups, c.n_heads)};
+    }
+    if (c.attention_width() != c.hidden && !hf.has_key(&ModelConfig::head_dim)) {
+        return misfit_of_heads(c);
+    }
+    if (c.embedding_norm != hf.embedding_norm) {
+        return Misfit{"--embed-layernorm",
+                      c.embedding_norm ? "a normalized embedding" : "no normalized embedding"};
+    }
+    if (c.linear_bias != hf.linear_bias && !hf.has_key(&ModelConfig::linear_bias)) {
+        return Misfit{"--disable-bias-linear", c.linear_bias ? "biases" : "no biases"};
+    }
+    if (c.ffn_hidden != 4 * c.hidden && !hf.has_key(&ModelConfig::ffn_hidden)) {
+        return Misfit{"--ffn-hidden-size",
+                      fmt::format("{} at a hidden size of {}", c.ffn_hidden, c.hidden)};
+    }
+    if (const auto found = misfit_of_positions(hf, c)) return found;
+    if (c.norm_1p != hf.norm_1p) {
+        return Misfit{"--apply-layernorm-1p",
+                      c.norm_1p ? "norms with 1 + weight" : "norms without 1 + weight"};
+    }
+    if (c.qk_norm != hf.qk_norm) {
+        return Misfit{"--qk-layernorm",
+                      c.qk_norm ? "norms of query and key" : "no norms of query and key"};
+    }
+    const bool own_bias = !c.linear_bias && c.qkv_bias;
+    if (own_bias != hf.qkv_bias && !hf.has_key(&ModelConfig::qkv_bias)) {
+        return Misfit{"--add-qkv-bias", own_bias ? "biases of query, key and value"
+                                                 : "no biases of query, key and value"};
+    }
+    return std::nullopt;
+}
+
+std::optional<Misfit> misfit(const HfClass& hf, const ModelConfig& c) {
+    if (const auto found = inexpressible(hf, c)) return found;
+    if (!hf.any_head_dim && c.attention_width() != c.hidden) return misfit_of_heads(c);
+    return std::nullopt;
+}
+
+void check_fits(const HfClass& hf, const ModelConfig& config) {
+    const std::optional<Misfit> found = misfit(hf, config);
+    if (!found) return;
+    const std::string others = names_that_fit(config);
+    usage_error(found->flag, "the model has {}, which {} ({}) cannot express: {}{}", found->has,
+                hf.name, hf.class_name,
+                others.empty() ? "no supported class of transformers can: use --to megatron-lm"
+                               : "use --to ",
+                others);
+}
+
+const HfClass& choose_class(const ModelConfig& config) {
+    for (const HfClass* hf : hf_classes()) {
+        if (!misfit(*hf, config)) return *hf;
+    }
+    // No class can hold the model. The error names one class and a flag to change. Prefers a class
+    // that has the model's position embedding and norm, because any other flag is easier to change.
+    for (const HfClass* hf : hf_classes()) {
+        const Misfit found = *misfit(*hf, config);
+        if (found.flag != "--position-embedding-type" && found.flag != "--normalization") {
+            check_fits(*hf, config);
+        }
+    }
+    check_fits(*hf_classes().front(), config);
+    bug(__FILE__, __LINE__, "expected a model that does not fit");
+}
+
+}  // namespace lm::convert

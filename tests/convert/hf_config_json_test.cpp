@@ -1,0 +1,119 @@
+// SPDX-License-Identifier: Apache-2.0
+// config.json in the spellings of several versions of transformers, and the models that classes
+// can read and write.
+#include "convert/hf/config_json.hpp"
+
+#include <fmt/format.h>
+
+#include "../ckpt/support.hpp"
+#include "ckpt/format/model_json.hpp"
+#include "convert/hf/fits.hpp"
+#include "support/catch.hpp"
+
+using namespace lm;
+using namespace lm::convert;
+using spec::Activation;
+
+namespace {
+
+// Returns the model of a config.json with the keys of `text` in addition to those that every class
+// needs.
+spec::ModelConfig model_of(const std::string& model_type, const std::string& text) {
+    const std::string common = model_type.starts_with("gpt2") || model_type == "gpt_bigcode"
+                                   ? R"("n_embd": 16, "n_layer": 1, "n_head": 2, "n_positions": 64)"
+                               : model_type == "bloom"
+                                   ? R"("hidden_size": 16, "n_layer": 1, "n_head": 2)"
+                                   : R"("hidden_size": 16, "num_hidden_layers": 1,
+                                        "num_attention_heads": 2, "intermediate_size": 32,
+                                        "max_position_embeddings": 64)";
+    const std::string neox = model_type == "gpt_neox" ? R"("use_parallel_residual": false,)" : "";
+    return hf_model(fmt::format(R"({{"model_type": "{}", "vocab_size": 9, {} {} {} {}}})",
+                                model_type, neox, common, text.empty() ? "" : ",", text),
+                    "config.json")
+        .config;
+}
+
+}  // namespace
+
+TEST_CASE("rotary settings are read in the spellings of transformers 4 and 5") {
+    const auto neox = model_of("gpt_neox", R"("rope_parameters": {"rope_type": "default",
+        "rope_theta": 500.0, "partial_rotary_factor": 0.5})");
+    CHECK(neox.rotary_base == 500);
+    CHECK(neox.rotary_percent == 0.5);
+    const auto old = model_of("gpt_neox", R"("rotary_emb_base": 500, "rotary_pct": 0.5)");
+    CHECK(ckpt::to_json(neox) == ckpt::to_json(old));
+    for (const char* key : {"rope_type", "type"}) {
+        const auto llama =
+            model_of("llama", fmt::format(R"("rope_theta": 700, "rope_scaling": {{"{}": "llama3",
+                "factor": 4, "low_freq_factor": 1, "high_freq_factor": 4,
+                "original_max_position_embeddings": 8192}})",
+                                          key));
+        CHECK(llama.rope_scaling == 4);
+        CHECK(llama.rotary_base == 700);
+    }
+    for (const HfClass* hf : hf_classes()) {
+        if (hf->position != spec::PositionEmbedding::rope) continue;
+        const std::string type(hf->model_type);
+        INFO(type);
+        const auto plain = ckpt::to_json(model_of(type, ""));
+        CHECK(ckpt::to_json(model_of(type, R"("rope_scaling": null)")) == plain);
+        for (const char* text : {R"({"rope_type": "default"})", R"({"type": "default"})"}) {
+            CHECK(ckpt::to_json(model_of(type, std::string("\"rope_scaling\": ") + text)) == plain);
+            CHECK(ckpt::to_json(model_of(type, std::string("\"rope_parameters\": ") + text)) ==
+                  plain);
+        }
+        CHECK_THAT(
+            test::error_of(
+                [&] { model_of(type, R"("rope_scaling": {"type": "linear", "factor": 2})"); },
+                Exit::usage),
+            ContainsSubstring("'linear'"));
+    }
+}
+
+TEST_CASE("all names of an activation are read") {
+    CHECK(model_of("llama", R"("hidden_act": "swish")").activation == Activation::swiglu);
+    CHECK(model_of("qwen3", R"("hidden_act": "gelu_python")").activation == Activation::geglu);
+    CHECK(model_of("gpt2", R"("activation_function": "gelu_accurate")").activation ==
+          Activation::gelu_tanh);
+    CHECK(model_of("nemotron", R"("hidden_act": "gelu")").activation == Activation::gelu_erf);
+    CHECK(model_of("nemotron", "").activation == Activation::squared_relu);
+    CHECK(model_of("starcoder2", "").activation == Activation::gelu_tanh);
+    CHECK_THAT(test::error_of([] { model_of("llama", R"("hidden_act": "relu2")"); }, Exit::usage),
+               ContainsSubstring("hidden_act"));
+}
+
+TEST_CASE("the other names of GPT-2's keys are read, and win") {
+    const char* others = R"({"model_type": "gpt2", "vocab_size": 9, "hidden_size": 24, "n_embd": 16,
+        "num_hidden_layers": 3, "num_attention_heads": 4, "max_position_embeddings": 5})";
+    const spec::ModelConfig config = hf_model(others, "config.json").config;
+    CHECK(config.hidden == 24);
+    CHECK(config.n_layers == 3);
+    CHECK(config.n_heads == 4);
+    CHECK(config.max_positions == 5);
+}
+
+TEST_CASE("numbers that JSON does not have are accepted in keys that are not read") {
+    const auto plain = ckpt::to_json(model_of("llama", ""));
+    CHECK(ckpt::to_json(model_of("llama", R"("a": Infinity, "b": [-Infinity, NaN],
+        "c": "NaN \" Infinity")")) == plain);
+    CHECK_THAT(
+        test::error_of([] { model_of("llama", R"("rope_theta": Infinity)"); }, Exit::failure),
+        ContainsSubstring("rope_theta"));
+}
+
+TEST_CASE("what a class writes, it reads") {
+    for (const HfClass* hf : hf_classes()) {
+        INFO(hf->name);
+        spec::ModelConfig config = model_of(std::string(hf->model_type), "");
+        for (const HfClass::ActivationName& entry : hf->activations) {
+            config.activation = entry.activation;
+            config.untied_head = !config.untied_head;
+            CHECK_FALSE(misfit(*hf, config));
+            const std::string text = hf_config(*hf, config, 3, DType::bf16).dump();
+            const HfModel read = hf_model(text, "config.json");
+            CHECK(read.hf_class == hf);
+            CHECK(read.tokenizer.end_of_document == 3);
+            CHECK(ckpt::to_json(read.config) == ckpt::to_json(config));
+        }
+    }
+}

@@ -1,0 +1,203 @@
+// SPDX-License-Identifier: Apache-2.0
+// Weight files that transformers loads although they differ from what save_pretrained() writes, and
+// weight files that it would not load.
+#include "convert/hf/weights.hpp"
+
+#include <array>
+#include <cstring>
+#include <map>
+
+#include "../ckpt/support.hpp"
+#include "../support/odd_models.hpp"
+#include "ckpt/format/safetensors.hpp"
+#include "ckpt/history/steps.hpp"
+#include "ckpt/verbs/diff.hpp"
+#include "convert/conversions.hpp"
+#include "convert/hf/from_hf.hpp"
+#include "convert/hf/reference.hpp"
+#include "convert/hf/to_hf.hpp"
+#include "io/json.hpp"
+#include "support/catch.hpp"
+
+using namespace lm;
+using namespace lm::convert;
+
+namespace {
+
+struct Tensor {
+    std::string dtype;
+    std::vector<i64> shape;
+    std::vector<std::byte> bytes;
+};
+using Tensors = std::map<std::string, Tensor>;
+
+// A Llama model as a checkpoint ("a") and as a Hugging Face model ("hf").
+class Models {
+  public:
+    explicit Models(bool tied) {
+        spec::ModelConfig config = test::llama_model(2, 6, 2);
+        config.hidden = config.n_heads * config.head_dim;
+        config.untied_head = !tied;
+        config.attention_dropout = config.hidden_dropout = 0;
+        config.seq_length = config.max_positions;
+        config.resolve();
+        test::save_grid(scratch_ / "a", config, {}, 3, 5);
+        to_hf(test::forced_request(scratch_ / "a", hf()), *find_hf_class("hf-llama"));
+        const auto reader = ckpt::SafetensorsReader::open(hf() + "/model.safetensors");
+        for (const ckpt::SafetensorsEntry& entry : reader.entries()) {
+            const auto bytes = reader.bytes(entry);
+            tensors[entry.name] = {entry.dtype, entry.shape, {bytes.begin(), bytes.end()}};
+        }
+        io::remove_tree(hf() + "/model.safetensors");
+    }
+
+    std::string hf() const { return scratch_ / "hf"; }
+    void write(const std::string& name, const Tensors& file) const {
+        std::vector<ckpt::SafetensorsEntry> entries;
+        for (const auto& [tensor, value] : file) {
+            entries.push_back({tensor, value.dtype, value.shape, 0, 0});
+        }
+        auto writer =
+            ckpt::SafetensorsWriter::create(hf() + "/" + name, entries, {}, io::Overwrite::yes);
+        for (const auto& entry : writer.entries()) writer.append(file.at(entry.name).bytes);
+        writer.commit();
+    }
+    // Writes all tensors to shard 1, those of `second` to shard 2, and an index without `unlisted`.
+    void write_shards(const Tensors& second, const std::string& unlisted = "") const {
+        io::Json index;
+        for (const auto& [name, tensor] : tensors) index["weight_map"][name] = "one.safetensors";
+        for (const auto& [name, tensor] : second) {
+            if (!tensors.contains(name)) index["weight_map"][name] = "two.safetensors";
+        }
+        index["weight_map"].erase(unlisted);
+        index["weight_map"]["model.norm.weight"] = "two.safetensors";
+        Tensors first = tensors;
+        first.erase("model.norm.weight");
+        Tensors other = second;
+        other["model.norm.weight"] = tensors.at("model.norm.weight");
+        write("one.safetensors", first);
+        write("two.safetensors", other);
+        test::write(hf() + "/model.safetensors.index.json", index.dump());
+    }
+    // Returns whether the import gives the bits of the checkpoint, and the reference its logits.
+    bool imports() const {
+        from_hf(test::forced_request(hf(), scratch_ / "b"));
+        bool equal = true;
+        constexpr std::array weights{ckpt::SliceKind::weight};
+        ckpt::diff(ckpt::open(scratch_ / "a"), ckpt::open(scratch_ / "b"), weights,
+                   [&](const ckpt::TensorDifference& tensor) { equal &= tensor.equal(); });
+        constexpr std::array<i32, 3> tokens{1, 2, 3};
+        return equal && !hf_reference_logits(hf(), tokens).empty();
+    }
+    std::string error(Exit code = Exit::failure) const {
+        return test::error_of([&] { from_hf(test::forced_request(hf(), scratch_ / "b")); }, code);
+    }
+
+    Tensors tensors;
+
+  private:
+    test::ScratchDirectory scratch_;
+};
+
+Tensor buffer(const std::string& dtype, size_t bytes_each) {
+    return {dtype, {3}, std::vector<std::byte>(3 * bytes_each)};
+}
+
+const std::string word = "model.embed_tokens.weight";
+
+}  // namespace
+
+TEST_CASE("a tied model may store its matrix under either name or both") {
+    Models models(true);
+    models.write("model.safetensors", models.tensors);
+    CHECK(models.imports());
+    models.tensors["lm_head.weight"] = models.tensors.at(word);
+    models.write("model.safetensors", models.tensors);
+    CHECK(models.imports());
+    models.tensors.erase(word);
+    models.write("model.safetensors", models.tensors);
+    CHECK(models.imports());
+    models.tensors[word] = models.tensors.at("lm_head.weight");
+    models.tensors[word].bytes[0] ^= std::byte{1};
+    models.write("model.safetensors", models.tensors);
+    CHECK_THAT(models.error(), ContainsSubstring("lm_head.weight") && ContainsSubstring(word));
+    models.tensors.erase(word);
+    models.tensors.erase("lm_head.weight");
+    models.write("model.safetensors", models.tensors);
+    CHECK_THAT(models.error(), ContainsSubstring(word));
+}
+
+TEST_CASE("a tensor may be in two shards if its bits are equal") {
+    Models models(false);
+    models.write_shards({{word, models.tensors.at(word)}});
+    CHECK(models.imports());
+    Tensor other = models.tensors.at(word);
+    other.bytes.back() ^= std::byte{1};
+    models.write_shards({{word, other}});
+    CHECK_THAT(models.error(), ContainsSubstring("two.safetensors") && ContainsSubstring(word) &&
+                                   ContainsSubstring("one.safetensors"));
+}
+
+TEST_CASE("a tensor that the index does not list is ignored if the model does not need it") {
+    Models models(false);
+    const std::string extra = "model.layers.0.extra.weight";
+    models.write_shards({{extra, buffer("F32", 4)}}, extra);
+    CHECK(models.imports());
+    models.write_shards({{extra, buffer("I64", 8)}}, extra);
+    CHECK(models.imports());
+    models.write_shards({{extra, buffer("F32", 4)}});
+    CHECK_THAT(models.error(), ContainsSubstring(extra));
+}
+
+TEST_CASE("the types of buffers do not matter, those of parameters do") {
+    Models models(false);
+    for (const auto& [dtype, size] :
+         {std::pair{"F64", 8}, std::pair{"U8", 1}, std::pair{"F32", 4}}) {
+        models.tensors["model.layers.0.self_attn.rotary_emb.inv_freq"] =
+            buffer(dtype, static_cast<size_t>(size));
+        models.write("model.safetensors", models.tensors);
+        CHECK(models.imports());
+    }
+    Tensor& norm = models.tensors["model.norm.weight"];
+    norm.dtype = "F64";
+    norm.bytes.resize(norm.bytes.size() * 2);
+    models.write("model.safetensors", models.tensors);
+    CHECK_THAT(models.error(), ContainsSubstring("model.norm.weight") && ContainsSubstring("F64"));
+}
+
+TEST_CASE("a prefix of all names is named") {
+    for (const std::string prefix : {"module.", "_orig_mod.", "base_model.model."}) {
+        Models models(false);
+        Tensors renamed;
+        for (const auto& [name, tensor] : models.tensors) renamed[prefix + name] = tensor;
+        models.write("model.safetensors", renamed);
+        CHECK_THAT(models.error(), ContainsSubstring(prefix + word));
+    }
+}
+
+TEST_CASE("incomplete sets of files are named") {
+    Models models(false);
+    models.write_shards({});
+    io::remove_tree(models.hf() + "/two.safetensors");
+    CHECK_THAT(models.error(),
+               ContainsSubstring("index.json") && ContainsSubstring("two.safetensors"));
+    io::remove_tree(models.hf() + "/model.safetensors.index.json");
+    models.write("model-00001-of-00002.safetensors", models.tensors);
+    CHECK_THAT(models.error(Exit::usage), ContainsSubstring("model-00001-of-00002.safetensors") &&
+                                              ContainsSubstring("model.safetensors.index.json"));
+}
+
+TEST_CASE("metadata of safetensors may be null") {
+    Models models(false);
+    models.write("model.safetensors", models.tensors);
+    const std::string path = models.hf() + "/model.safetensors";
+    std::string text = io::read_file(path);
+    u64 length = 0;
+    std::memcpy(&length, text.data(), sizeof length);
+    const std::string added = R"("__metadata__":null,)";
+    text.insert(9, added);
+    length += added.size();
+    std::memcpy(text.data(), &length, sizeof length);
+    io::write_file(path, text, io::Overwrite::yes);
+    CHECK(models.imports());
+}
