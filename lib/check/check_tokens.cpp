@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <memory>
 
+#include "base/error.hpp"
 #include "base/rng.hpp"
 #include "base/version.hpp"
 #include "io/file.hpp"
@@ -44,22 +45,30 @@ CheckTokens check_tokens(const spec::ModelConfig& model,
     const i64 by_work = work / std::max<i64>(1, spec::count_parameters(model).total());
     const i64 n = std::min(std::clamp(by_work, fewest, most), model.max_positions);
     CheckTokens result;
-    if (const auto tokenizer = tokenizer_for(model.vocab_size, directories)) {
-        result.ids = tokenizer->encode(io::read_file(share_file(english)));
-        if (std::ssize(result.ids) > n) result.ids.resize(static_cast<size_t>(n));
-        // A tokenizer of another model may have larger ids.
-        if (std::ranges::all_of(result.ids, [&](i32 id) { return id < model.vocab_size; })) {
-            result.what = fmt::format("{} tokens of English text", result.ids.size());
-            return result;
+    std::string reason = "no tokenizer of the model was found";
+    try {
+        if (const auto tokenizer = tokenizer_for(model.vocab_size, directories)) {
+            result.ids = tokenizer->encode(io::read_file(share_file(english)));
+            if (std::ssize(result.ids) > n) result.ids.resize(static_cast<size_t>(n));
+            // A tokenizer of another model may have larger ids.
+            if (!result.ids.empty() &&
+                std::ranges::all_of(result.ids, [&](i32 id) { return id < model.vocab_size; })) {
+                result.what = fmt::format("{} tokens of English text", result.ids.size());
+                return result;
+            }
+            reason = "the tokenizer is not that of the model";
         }
+    } catch (const Error& error) {
+        // Logits of random tokens compare the models as well. So a tokenizer that lm-utils does not
+        // support does not fail the conversion.
+        reason = error.what();
     }
     result.ids.resize(static_cast<size_t>(std::min(fewest, model.max_positions)));
     const u64 key = stream_key(1, "lm-convert --check");
     for (size_t i = 0; i < result.ids.size(); ++i) {
         result.ids[i] = static_cast<i32>(uniform(key, i) * static_cast<double>(model.vocab_size));
     }
-    result.what =
-        fmt::format("{} random tokens (no tokenizer of the model was found)", result.ids.size());
+    result.what = fmt::format("{} random tokens ({})", result.ids.size(), reason);
     return result;
 }
 
