@@ -50,11 +50,13 @@ std::vector<MappedTensor> hf_tensors(const HfClass& hf, const ModelTensors& tens
     const auto add = [&](std::span<const HfClass::Row> rows, const std::string& theirs,
                          const std::string& ours, bool conv1d) {
         for (const HfClass::Row& row : rows) {
-            auto tensor = tensors.map(fmt::format("{}{}", theirs, row.theirs),
-                                      fmt::format("{}{}", ours, row.ours), hf.qkv);
-            if (!tensor) continue;
-            tensor->transposed = conv1d && tensor->rank == 2;
-            mapped.push_back(std::move(*tensor));
+            for (const char* suffix : {".weight", ".bias"}) {
+                auto tensor = tensors.map(fmt::format("{}{}{}", theirs, row.theirs, suffix),
+                                          fmt::format("{}{}{}", ours, row.ours, suffix), hf.qkv);
+                if (!tensor) continue;
+                tensor->transposed = conv1d && tensor->rank == 2;
+                mapped.push_back(std::move(*tensor));
+            }
         }
     };
     const std::string prefix(hf.prefix);
@@ -64,7 +66,7 @@ std::vector<MappedTensor> hf_tensors(const HfClass& hf, const ModelTensors& tens
             fmt::format("layers.{}.", layer), hf.conv1d);
     }
     add(hf.after_layers, prefix, "", false);
-    const HfClass::Row head{hf.head, "head.weight"};
+    const HfClass::Row head{hf.head, "head"};
     add(std::span(&head, 1), "", "", false);
     return mapped;
 }

@@ -16,8 +16,9 @@
 namespace lm::convert {
 
 struct HfClass {
-    // The names of a tensor in transformers and in lm-utils. The names of a layer's tensors omit
-    // the prefix of the layer. "attention.qkv.weight": query, key and value in one tensor.
+    // The names of a module in transformers and in lm-utils, to which ".weight" and ".bias" are
+    // added. The names of a layer's modules omit the prefix of the layer. "attention.qkv": query,
+    // key and value in one tensor.
     struct Row {
         std::string_view theirs;
         std::string_view ours;

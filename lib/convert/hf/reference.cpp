@@ -59,13 +59,13 @@ class Reference {
         const std::string prefix(hf_.prefix);
         const Place before{prefix, hf_.before_layers};
         const Place after{prefix, hf_.after_layers};
-        const Matrix word = matrix(before, "embedding.word.weight");
+        const Matrix word = matrix(before, "embedding.word", "weight");
         Matrix x(static_cast<i64>(tokens.size()), c_.hidden);
         for (i64 t = 0; t < x.rows; ++t) {
             std::copy_n(word.row(tokens[static_cast<size_t>(t)]), c_.hidden, x.row(t));
         }
         if (c_.position == PositionEmbedding::absolute) {
-            add_positions(x, matrix(before, "embedding.position.weight"));
+            add_positions(x, matrix(before, "embedding.position", "weight"));
         }
         if (c_.embedding_norm) x = norm(x, before, "embedding.norm");
         for (i64 i = 0; i < c_.n_layers; ++i) {
@@ -74,7 +74,7 @@ class Reference {
             add(x, mlp(norm(x, layer, "mlp.norm"), layer));
         }
         x = norm(x, after, "final_norm");
-        const Matrix head = c_.untied_head ? matrix(std::string(hf_.head)) : word;
+        const Matrix head = c_.untied_head ? matrix(fmt::format("{}.weight", hf_.head)) : word;
         return std::move(times(x, head, false).values);
     }
 
@@ -89,11 +89,11 @@ class Reference {
         return result;
     }
 
-    // `name`: the name in lm-utils.
-    Matrix matrix(const Place& place, const std::string& name) const {
+    // `name`: the module in lm-utils. `kind`: "weight" or "bias".
+    Matrix matrix(const Place& place, const std::string& name, const char* kind) const {
         const auto row = std::ranges::find(place.rows, name, &HfClass::Row::ours);
         LM_CHECK(row != place.rows.end(), "expected {} in {}", name, hf_.class_name);
-        return matrix(fmt::format("{}{}", place.start, row->theirs));
+        return matrix(fmt::format("{}{}.{}", place.start, row->theirs, kind));
     }
 
     void add_positions(Matrix& x, const Matrix& position) const {
@@ -108,8 +108,8 @@ class Reference {
 
     Matrix norm(const Matrix& x, const Place& place, const std::string& name) const {
         const bool rms_norm = c_.normalization == spec::Normalization::rms_norm;
-        const Values weight = matrix(place, name + ".weight").values;
-        const Values bias = rms_norm ? Values(weight.size()) : matrix(place, name + ".bias").values;
+        const Values weight = matrix(place, name, "weight").values;
+        const Values bias = rms_norm ? Values(weight.size()) : matrix(place, name, "bias").values;
         const auto n = static_cast<double>(x.cols);
         Matrix y(x.rows, x.cols);
         for (i64 t = 0; t < x.rows; ++t) {
@@ -159,9 +159,9 @@ class Reference {
 
     Matrix linear(const Matrix& x, const Place& layer, const std::string& name,
                   bool has_bias) const {
-        Matrix y = times(x, matrix(layer, name + ".weight"), hf_.conv1d);
+        Matrix y = times(x, matrix(layer, name, "weight"), hf_.conv1d);
         if (!has_bias) return y;
-        const Values bias = matrix(layer, name + ".bias").values;
+        const Values bias = matrix(layer, name, "bias").values;
         for (i64 t = 0; t < y.rows; ++t) {
             for (i64 o = 0; o < y.cols; ++o) y.row(t)[o] += bias[static_cast<size_t>(o)];
         }
@@ -176,8 +176,7 @@ class Reference {
 
     Qkv qkv(const Matrix& x, const Place& layer) const {
         const bool bias = c_.has_qkv_bias();
-        const bool fused =
-            std::ranges::count(layer.rows, "attention.qkv.weight", &HfClass::Row::ours) > 0;
+        const bool fused = std::ranges::count(layer.rows, "attention.qkv", &HfClass::Row::ours) > 0;
         if (!fused) {
             return {linear(x, layer, "attention.query", bias),
                     linear(x, layer, "attention.key", bias),

@@ -19,7 +19,8 @@ HfWeights::HfWeights(std::string path, const HfModel& model, HfTensors tensors)
       tensors_(std::move(tensors)),
       prefixed_(std::ranges::any_of(
           tensors_.all(), [&](const auto& entry) { return entry.first.starts_with(hf_.prefix); })),
-      word_(fmt::format("{}{}", hf_.prefix, hf_.before_layers.front().theirs)) {}
+      word_(fmt::format("{}{}.weight", hf_.prefix, hf_.before_layers.front().theirs)),
+      head_(fmt::format("{}.weight", hf_.head)) {}
 
 std::string HfWeights::in_file(const std::string& name) const {
     return prefixed_ || !name.starts_with(hf_.prefix) ? name : name.substr(hf_.prefix.size());
@@ -28,7 +29,7 @@ std::string HfWeights::in_file(const std::string& name) const {
 const SourceTensor& HfWeights::at(const std::string& name) const {
     if (const SourceTensor* found = tensors_.find(in_file(name))) return *found;
     if (tied_ && name == word_) {
-        if (const SourceTensor* head = tensors_.find(std::string(hf_.head))) return *head;
+        if (const SourceTensor* head = tensors_.find(head_)) return *head;
     }
     refuse_missing(name);
 }
@@ -60,7 +61,7 @@ void HfWeights::check_rest(const std::set<std::string>& used) const {
     }
     for (const auto& [name, tensor] : tensors_.all()) {
         if (used.contains(name) || is_buffer(name) || !tensors_.is_listed(name)) continue;
-        if (tied_ && name == hf_.head) {
+        if (tied_ && name == head_) {
             const SourceTensor& word = at(word_);
             if (same_elements(tensor, word)) continue;
             run_error(tensor.path(),

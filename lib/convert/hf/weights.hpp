@@ -35,6 +35,7 @@ class HfWeights {
     HfTensors tensors_;
     bool prefixed_ = false;
     std::string word_;  // the embedding
+    std::string head_;
 };
 
 }  // namespace lm::convert

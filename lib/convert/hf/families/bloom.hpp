@@ -7,27 +7,19 @@
 namespace lm::convert::hf {
 
 inline constexpr std::array bloom_before{
-    HfClass::Row{"word_embeddings.weight", "embedding.word.weight"},
-    HfClass::Row{"word_embeddings_layernorm.weight", "embedding.norm.weight"},
-    HfClass::Row{"word_embeddings_layernorm.bias", "embedding.norm.bias"},
+    HfClass::Row{"word_embeddings", "embedding.word"},
+    HfClass::Row{"word_embeddings_layernorm", "embedding.norm"},
 };
 inline constexpr std::array bloom_layer{
-    HfClass::Row{"input_layernorm.weight", "attention.norm.weight"},
-    HfClass::Row{"input_layernorm.bias", "attention.norm.bias"},
-    HfClass::Row{"self_attention.query_key_value.weight", "attention.qkv.weight"},
-    HfClass::Row{"self_attention.query_key_value.bias", "attention.qkv.bias"},
-    HfClass::Row{"self_attention.dense.weight", "attention.output.weight"},
-    HfClass::Row{"self_attention.dense.bias", "attention.output.bias"},
-    HfClass::Row{"post_attention_layernorm.weight", "mlp.norm.weight"},
-    HfClass::Row{"post_attention_layernorm.bias", "mlp.norm.bias"},
-    HfClass::Row{"mlp.dense_h_to_4h.weight", "mlp.up.weight"},
-    HfClass::Row{"mlp.dense_h_to_4h.bias", "mlp.up.bias"},
-    HfClass::Row{"mlp.dense_4h_to_h.weight", "mlp.down.weight"},
-    HfClass::Row{"mlp.dense_4h_to_h.bias", "mlp.down.bias"},
+    HfClass::Row{"input_layernorm", "attention.norm"},
+    HfClass::Row{"self_attention.query_key_value", "attention.qkv"},
+    HfClass::Row{"self_attention.dense", "attention.output"},
+    HfClass::Row{"post_attention_layernorm", "mlp.norm"},
+    HfClass::Row{"mlp.dense_h_to_4h", "mlp.up"},
+    HfClass::Row{"mlp.dense_4h_to_h", "mlp.down"},
 };
 inline constexpr std::array bloom_after{
-    HfClass::Row{"ln_f.weight", "final_norm.weight"},
-    HfClass::Row{"ln_f.bias", "final_norm.bias"},
+    HfClass::Row{"ln_f", "final_norm"},
 };
 
 inline constexpr std::array bloom_integers{
@@ -54,7 +46,7 @@ inline constexpr HfClass bloom{
     .class_name = "BloomForCausalLM",
     .prefix = "transformer.",
     .layer_prefix = "h.",
-    .head = "lm_head.weight",
+    .head = "lm_head",
     .before_layers = bloom_before,
     .in_layers = bloom_layer,
     .after_layers = bloom_after,

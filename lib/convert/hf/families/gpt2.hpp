@@ -8,26 +8,19 @@
 namespace lm::convert::hf {
 
 inline constexpr std::array gpt2_before{
-    HfClass::Row{"wte.weight", "embedding.word.weight"},
-    HfClass::Row{"wpe.weight", "embedding.position.weight"},
+    HfClass::Row{"wte", "embedding.word"},
+    HfClass::Row{"wpe", "embedding.position"},
 };
 inline constexpr std::array gpt2_layer{
-    HfClass::Row{"ln_1.weight", "attention.norm.weight"},
-    HfClass::Row{"ln_1.bias", "attention.norm.bias"},
-    HfClass::Row{"attn.c_attn.weight", "attention.qkv.weight"},
-    HfClass::Row{"attn.c_attn.bias", "attention.qkv.bias"},
-    HfClass::Row{"attn.c_proj.weight", "attention.output.weight"},
-    HfClass::Row{"attn.c_proj.bias", "attention.output.bias"},
-    HfClass::Row{"ln_2.weight", "mlp.norm.weight"},
-    HfClass::Row{"ln_2.bias", "mlp.norm.bias"},
-    HfClass::Row{"mlp.c_fc.weight", "mlp.up.weight"},
-    HfClass::Row{"mlp.c_fc.bias", "mlp.up.bias"},
-    HfClass::Row{"mlp.c_proj.weight", "mlp.down.weight"},
-    HfClass::Row{"mlp.c_proj.bias", "mlp.down.bias"},
+    HfClass::Row{"ln_1", "attention.norm"},
+    HfClass::Row{"attn.c_attn", "attention.qkv"},
+    HfClass::Row{"attn.c_proj", "attention.output"},
+    HfClass::Row{"ln_2", "mlp.norm"},
+    HfClass::Row{"mlp.c_fc", "mlp.up"},
+    HfClass::Row{"mlp.c_proj", "mlp.down"},
 };
 inline constexpr std::array gpt2_after{
-    HfClass::Row{"ln_f.weight", "final_norm.weight"},
-    HfClass::Row{"ln_f.bias", "final_norm.bias"},
+    HfClass::Row{"ln_f", "final_norm"},
 };
 inline constexpr std::array<std::string_view, 2> gpt2_buffers{".attn.bias", ".attn.masked_bias"};
 
@@ -65,7 +58,7 @@ inline constexpr HfClass gpt2{
     .class_name = "GPT2LMHeadModel",
     .prefix = "transformer.",
     .layer_prefix = "h.",
-    .head = "lm_head.weight",
+    .head = "lm_head",
     .before_layers = gpt2_before,
     .in_layers = gpt2_layer,
     .after_layers = gpt2_after,

@@ -7,25 +7,18 @@
 namespace lm::convert::hf {
 
 inline constexpr std::array gpt_neox_before{
-    HfClass::Row{"embed_in.weight", "embedding.word.weight"},
+    HfClass::Row{"embed_in", "embedding.word"},
 };
 inline constexpr std::array gpt_neox_layer{
-    HfClass::Row{"input_layernorm.weight", "attention.norm.weight"},
-    HfClass::Row{"input_layernorm.bias", "attention.norm.bias"},
-    HfClass::Row{"post_attention_layernorm.weight", "mlp.norm.weight"},
-    HfClass::Row{"post_attention_layernorm.bias", "mlp.norm.bias"},
-    HfClass::Row{"attention.query_key_value.weight", "attention.qkv.weight"},
-    HfClass::Row{"attention.query_key_value.bias", "attention.qkv.bias"},
-    HfClass::Row{"attention.dense.weight", "attention.output.weight"},
-    HfClass::Row{"attention.dense.bias", "attention.output.bias"},
-    HfClass::Row{"mlp.dense_h_to_4h.weight", "mlp.up.weight"},
-    HfClass::Row{"mlp.dense_h_to_4h.bias", "mlp.up.bias"},
-    HfClass::Row{"mlp.dense_4h_to_h.weight", "mlp.down.weight"},
-    HfClass::Row{"mlp.dense_4h_to_h.bias", "mlp.down.bias"},
+    HfClass::Row{"input_layernorm", "attention.norm"},
+    HfClass::Row{"post_attention_layernorm", "mlp.norm"},
+    HfClass::Row{"attention.query_key_value", "attention.qkv"},
+    HfClass::Row{"attention.dense", "attention.output"},
+    HfClass::Row{"mlp.dense_h_to_4h", "mlp.up"},
+    HfClass::Row{"mlp.dense_4h_to_h", "mlp.down"},
 };
 inline constexpr std::array gpt_neox_after{
-    HfClass::Row{"final_layer_norm.weight", "final_norm.weight"},
-    HfClass::Row{"final_layer_norm.bias", "final_norm.bias"},
+    HfClass::Row{"final_layer_norm", "final_norm"},
 };
 inline constexpr std::array<std::string_view, 3> gpt_neox_buffers{
     ".attention.bias", ".attention.masked_bias", ".rotary_emb.inv_freq"};
@@ -57,7 +50,7 @@ inline constexpr HfClass gpt_neox{
     .class_name = "GPTNeoXForCausalLM",
     .prefix = "gpt_neox.",
     .layer_prefix = "layers.",
-    .head = "embed_out.weight",
+    .head = "embed_out",
     .before_layers = gpt_neox_before,
     .in_layers = gpt_neox_layer,
     .after_layers = gpt_neox_after,

@@ -7,34 +7,24 @@
 namespace lm::convert::hf {
 
 inline constexpr std::array llama_before{
-    HfClass::Row{"embed_tokens.weight", "embedding.word.weight"},
+    HfClass::Row{"embed_tokens", "embedding.word"},
 };
 // The rows of all classes with these names. A row is skipped if the model does not have its tensor.
 inline constexpr std::array llama_layer{
-    HfClass::Row{"self_attn.q_proj.weight", "attention.query.weight"},
-    HfClass::Row{"self_attn.q_proj.bias", "attention.query.bias"},
-    HfClass::Row{"self_attn.k_proj.weight", "attention.key.weight"},
-    HfClass::Row{"self_attn.k_proj.bias", "attention.key.bias"},
-    HfClass::Row{"self_attn.v_proj.weight", "attention.value.weight"},
-    HfClass::Row{"self_attn.v_proj.bias", "attention.value.bias"},
-    HfClass::Row{"self_attn.q_norm.weight", "attention.query_norm.weight"},
-    HfClass::Row{"self_attn.k_norm.weight", "attention.key_norm.weight"},
-    HfClass::Row{"self_attn.o_proj.weight", "attention.output.weight"},
-    HfClass::Row{"self_attn.o_proj.bias", "attention.output.bias"},
-    HfClass::Row{"mlp.gate_proj.weight", "mlp.gate.weight"},
-    HfClass::Row{"mlp.gate_proj.bias", "mlp.gate.bias"},
-    HfClass::Row{"mlp.up_proj.weight", "mlp.up.weight"},
-    HfClass::Row{"mlp.up_proj.bias", "mlp.up.bias"},
-    HfClass::Row{"mlp.down_proj.weight", "mlp.down.weight"},
-    HfClass::Row{"mlp.down_proj.bias", "mlp.down.bias"},
-    HfClass::Row{"input_layernorm.weight", "attention.norm.weight"},
-    HfClass::Row{"input_layernorm.bias", "attention.norm.bias"},
-    HfClass::Row{"post_attention_layernorm.weight", "mlp.norm.weight"},
-    HfClass::Row{"post_attention_layernorm.bias", "mlp.norm.bias"},
+    HfClass::Row{"self_attn.q_proj", "attention.query"},
+    HfClass::Row{"self_attn.k_proj", "attention.key"},
+    HfClass::Row{"self_attn.v_proj", "attention.value"},
+    HfClass::Row{"self_attn.q_norm", "attention.query_norm"},
+    HfClass::Row{"self_attn.k_norm", "attention.key_norm"},
+    HfClass::Row{"self_attn.o_proj", "attention.output"},
+    HfClass::Row{"mlp.gate_proj", "mlp.gate"},
+    HfClass::Row{"mlp.up_proj", "mlp.up"},
+    HfClass::Row{"mlp.down_proj", "mlp.down"},
+    HfClass::Row{"input_layernorm", "attention.norm"},
+    HfClass::Row{"post_attention_layernorm", "mlp.norm"},
 };
 inline constexpr std::array llama_after{
-    HfClass::Row{"norm.weight", "final_norm.weight"},
-    HfClass::Row{"norm.bias", "final_norm.bias"},
+    HfClass::Row{"norm", "final_norm"},
 };
 inline constexpr std::array<std::string_view, 1> llama_buffers{".rotary_emb.inv_freq"};
 
@@ -65,7 +55,7 @@ inline constexpr HfClass llama{
     .class_name = "LlamaForCausalLM",
     .prefix = "model.",
     .layer_prefix = "layers.",
-    .head = "lm_head.weight",
+    .head = "lm_head",
     .before_layers = llama_before,
     .in_layers = llama_layer,
     .after_layers = llama_after,

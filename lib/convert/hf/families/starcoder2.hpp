@@ -7,22 +7,14 @@
 namespace lm::convert::hf {
 
 inline constexpr std::array starcoder2_layer{
-    HfClass::Row{"self_attn.q_proj.weight", "attention.query.weight"},
-    HfClass::Row{"self_attn.q_proj.bias", "attention.query.bias"},
-    HfClass::Row{"self_attn.k_proj.weight", "attention.key.weight"},
-    HfClass::Row{"self_attn.k_proj.bias", "attention.key.bias"},
-    HfClass::Row{"self_attn.v_proj.weight", "attention.value.weight"},
-    HfClass::Row{"self_attn.v_proj.bias", "attention.value.bias"},
-    HfClass::Row{"self_attn.o_proj.weight", "attention.output.weight"},
-    HfClass::Row{"self_attn.o_proj.bias", "attention.output.bias"},
-    HfClass::Row{"mlp.c_fc.weight", "mlp.up.weight"},
-    HfClass::Row{"mlp.c_fc.bias", "mlp.up.bias"},
-    HfClass::Row{"mlp.c_proj.weight", "mlp.down.weight"},
-    HfClass::Row{"mlp.c_proj.bias", "mlp.down.bias"},
-    HfClass::Row{"input_layernorm.weight", "attention.norm.weight"},
-    HfClass::Row{"input_layernorm.bias", "attention.norm.bias"},
-    HfClass::Row{"post_attention_layernorm.weight", "mlp.norm.weight"},
-    HfClass::Row{"post_attention_layernorm.bias", "mlp.norm.bias"},
+    HfClass::Row{"self_attn.q_proj", "attention.query"},
+    HfClass::Row{"self_attn.k_proj", "attention.key"},
+    HfClass::Row{"self_attn.v_proj", "attention.value"},
+    HfClass::Row{"self_attn.o_proj", "attention.output"},
+    HfClass::Row{"mlp.c_fc", "mlp.up"},
+    HfClass::Row{"mlp.c_proj", "mlp.down"},
+    HfClass::Row{"input_layernorm", "attention.norm"},
+    HfClass::Row{"post_attention_layernorm", "mlp.norm"},
 };
 
 inline constexpr std::array starcoder2_numbers{
