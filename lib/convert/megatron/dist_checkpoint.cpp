@@ -4,6 +4,7 @@
 #include "base/error.hpp"
 #include "convert/torch/pickle_reader.hpp"
 #include "io/file.hpp"
+#include "io/path.hpp"
 
 namespace lm::convert {
 namespace {
