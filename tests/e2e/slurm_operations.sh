@@ -209,6 +209,11 @@ until [ -z "$(squeue -h -n tiny)" ]; do sleep 0.1; done
 ! grep -q 'the later starts do not use' tiny-"$job".log || fail "a stale status: $(cat tiny-"$job".log)"
 
 # A job that requires its nodes excludes none of them: it would wait for ever.
+cat >stand-in/lm-train <<'END'
+#!/bin/bash
+[ "$SLURM_PROCID" != 0 ] || kill -SEGV $$
+sleep 5
+END
 job=$(options=(--array=1-2%1 '--nodelist=n[1-2]') && PATH=$work/stand-in:$PATH FRESH=1 submit slurm/train.sbatch)
 until [ -z "$(squeue -h -n tiny)" ]; do sleep 0.1; done
 ! grep -q 'the later starts do not use' tiny-"$job".log || fail "required nodes: $(cat tiny-"$job".log)"
