@@ -15,12 +15,12 @@ using namespace lm::preprocess;
 
 namespace {
 
-struct Fixture {
+struct DescriptionFixture {
     test::TempDir dir{test::memory_root()};
     BuildOptions options;
     std::shared_ptr<const text::Tokenizer> tokenizer = text::make_byte_tokenizer();
 
-    Fixture() { add_input("a.jsonl", "one\n"); }
+    DescriptionFixture() { add_input("a.jsonl", "one\n"); }
     void add_input(const std::string& name, const std::string& text) {
         io::write_file(dir / name, text, io::Overwrite::yes);
         if (std::ranges::find(options.inputs, dir / name) == options.inputs.end())
@@ -44,13 +44,13 @@ struct Fixture {
 }  // namespace
 
 TEST_CASE("the same run is resumed with the number of parts of the earlier one") {
-    const Fixture f;
+    const DescriptionFixture f;
     f.write_earlier([](io::OrderedJson& j) { j["parts_per_rank"] = 7; });
     CHECK(parts_of_same_run(f.dir / "run.json", f.describe()) == 7);
 }
 
 TEST_CASE("a run with other options or another tokenizer is refused") {
-    Fixture f;
+    DescriptionFixture f;
     f.write_earlier([](io::OrderedJson&) {});
     f.options.append_eod = true;
     CHECK(f.resume().says("the earlier run had --append-eod false, not true: give --force"));
@@ -63,7 +63,7 @@ TEST_CASE("a run with other options or another tokenizer is refused") {
 }
 
 TEST_CASE("a run with other or changed inputs is refused by name") {
-    Fixture f;
+    DescriptionFixture f;
     f.write_earlier([](io::OrderedJson&) {});
     f.add_input("b.jsonl", "two\n");
     CHECK(f.resume().says("the number of inputs is 1 in the earlier run, 2 in this one"));
@@ -76,7 +76,7 @@ TEST_CASE("a run with other or changed inputs is refused by name") {
 }
 
 TEST_CASE("a corrupt description is an error that names the remedy") {
-    const Fixture f;
+    const DescriptionFixture f;
     const auto error_of = [&](const std::string& text) {
         io::write_file(f.dir / "run.json", text, io::Overwrite::yes);
         return f.resume();
@@ -88,7 +88,7 @@ TEST_CASE("a corrupt description is an error that names the remedy") {
 }
 
 TEST_CASE("the origin of an output distinguishes another run from the same run") {
-    Fixture f;
+    DescriptionFixture f;
     const io::Json origin = origin_of(f.describe());
     CHECK(difference_of_origins(origin, origin).empty());
     CHECK(difference_of_origins(io::Json(), origin).find("does not state the options of its run") !=

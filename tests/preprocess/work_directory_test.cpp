@@ -15,7 +15,7 @@ using Found = lm::preprocess::WorkDirectory::Found;
 
 namespace {
 
-struct Fixture {
+struct WorkFixture {
     test::TempDir dir{test::memory_root()};
     std::string prefix = dir / "out";
 
@@ -54,7 +54,7 @@ TEST_CASE("names in a work directory are stable: --resume of another release rel
 }
 
 TEST_CASE("an empty directory is claimed and removed") {
-    const Fixture f;
+    const WorkFixture f;
     WorkDirectory work = f.open();
     CHECK(work.claim(false, false) == Found::nothing);
     CHECK(work.is_new());
@@ -64,7 +64,7 @@ TEST_CASE("an empty directory is claimed and removed") {
 }
 
 TEST_CASE("unfinished work is resumed, replaced or refused") {
-    const Fixture f;
+    const WorkFixture f;
     f.leave_unfinished();
     CHECK(test::caught([&] { f.claim(false, false); }).says("--resume continues that run"));
     CHECK(f.claim(true, false) == Found::unfinished);
@@ -74,13 +74,13 @@ TEST_CASE("unfinished work is resumed, replaced or refused") {
 }
 
 TEST_CASE("assembled work needs only to be published") {
-    const Fixture f;
+    const WorkFixture f;
     f.leave_unfinished(true);
     CHECK(f.claim(true, false) == Found::complete);
 }
 
 TEST_CASE("unfinished work without run.json is removed") {
-    const Fixture f;
+    const WorkFixture f;
     f.leave_unfinished();
     ::unlink(f.open().run_file().c_str());
     CHECK(f.claim(true, false) == Found::nothing);
@@ -88,7 +88,7 @@ TEST_CASE("unfinished work without run.json is removed") {
 }
 
 TEST_CASE("a directory with other files is refused, and they are never removed") {
-    const Fixture f;
+    const WorkFixture f;
     const std::string notes = f.prefix + ".unfinished/notes.txt";
     f.leave_unfinished();
     f.put(notes);
@@ -103,7 +103,7 @@ TEST_CASE("a directory with other files is refused, and they are never removed")
 }
 
 TEST_CASE("a second claim of the same directory is refused while the first one lasts") {
-    const Fixture f;
+    const WorkFixture f;
     WorkDirectory work = f.open();
     work.claim(false, false);
     const pid_t child = ::fork();
@@ -115,7 +115,7 @@ TEST_CASE("a second claim of the same directory is refused while the first one l
 }
 
 TEST_CASE("outputs that exist are refused without --force, others than files always") {
-    const Fixture f;
+    const WorkFixture f;
     const WorkDirectory work = f.open();
     CHECK_NOTHROW(work.refuse_existing_outputs(false));
     f.put(work.output_prefix(1) + ".json");
@@ -126,7 +126,7 @@ TEST_CASE("outputs that exist are refused without --force, others than files alw
 }
 
 TEST_CASE("publish renames the assembled files and continues where a kill ended it") {
-    const Fixture f;
+    const WorkFixture f;
     WorkDirectory work = f.open();
     work.claim(false, false);
     for (const size_t key : {0, 1}) {

@@ -21,7 +21,7 @@ using namespace lm::text;
 
 namespace {
 
-std::shared_ptr<const Tokenizer> gpt2() {
+std::shared_ptr<const Tokenizer> gpt2_tokenizer() {
     return load_gpt2_tokenizer(share_file("tokenizers/gpt2/vocab.json"),
                                share_file("tokenizers/gpt2/merges.txt"), SpecialInText::plain);
 }
@@ -29,7 +29,7 @@ std::shared_ptr<const Tokenizer> gpt2() {
 }  // namespace
 
 TEST_CASE("PretokenEncoder: windows give the same ids as the whole pre-token") {
-    const auto tokenizer = gpt2();
+    const auto tokenizer = gpt2_tokenizer();
     const BpeModel& model = dynamic_cast<const BpeTokenizer&>(*tokenizer).model();
     std::mt19937 random(3);
     for (const std::string alphabet :
@@ -53,7 +53,7 @@ TEST_CASE("PretokenEncoder: windows give the same ids as the whole pre-token") {
 }
 
 TEST_CASE("mergers: short pre-tokens get the ids of PretokenEncoder") {
-    const auto tokenizer = gpt2();
+    const auto tokenizer = gpt2_tokenizer();
     const BpeModel& model = dynamic_cast<const BpeTokenizer&>(*tokenizer).model();
     std::mt19937 random(5);
     std::vector<PretokenKey> pretokens;

@@ -52,11 +52,16 @@ int rank_of_process() {
     }
 }
 
-// Returns the JSON object in the file `path`; an empty object when the file has no object.
+// Returns the JSON object in the file `path`; an empty object when the file has no object or is no
+// file that can be read. Writing it has warned then, and no training ends because of its status.
 io::OrderedJson read_if_any(const std::string& path) {
-    if (!io::exists(path)) return io::OrderedJson::object();
-    io::OrderedJson fields = io::ordered_json_or_null(io::read_file(path));
-    return fields.is_object() ? fields : io::OrderedJson::object();
+    try {
+        if (!io::exists(path)) return io::OrderedJson::object();
+        io::OrderedJson fields = io::ordered_json_or_null(io::read_file(path));
+        return fields.is_object() ? fields : io::OrderedJson::object();
+    } catch (const Error&) {
+        return io::OrderedJson::object();
+    }
 }
 
 double number_in(const io::OrderedJson& fields, const char* key) {
