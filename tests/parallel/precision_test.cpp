@@ -18,17 +18,18 @@ using namespace lm::test;
 
 namespace {
 
-struct Subject {
+struct PrecisionSubject {
     std::string name;
     spec::ModelConfig model;
 };
 
-std::vector<Subject> subjects() {
+std::vector<PrecisionSubject> subjects() {
     return {
         {"gpt2", odd_model(4)}, {"bloom", bloom_model(4, 6, 4)}, {"llama", llama_model(4, 6, 2)}};
 }
 
-Training half(const Subject& subject, DType weights, const spec::ParallelConfig& parallel) {
+Training half(const PrecisionSubject& subject, DType weights,
+              const spec::ParallelConfig& parallel) {
     train::TrainerConfig config{.model = subject.model, .parallel = parallel, .micro_batch = 2};
     config.parallel.vocab_divisible_by = 3;
     config.precision = {weights};
@@ -47,8 +48,8 @@ const spec::ParallelConfig cuts[] = {
     {.tp = 2, .pp = 2, .dp = 2, .sequence_parallel = true, .zero_stage = 1}};
 
 // Calls body for every model in every 16-bit type.
-void for_all(const std::function<void(const Subject&, DType)>& body) {
-    for (const Subject& subject : subjects()) {
+void for_all(const std::function<void(const PrecisionSubject&, DType)>& body) {
+    for (const PrecisionSubject& subject : subjects()) {
         for (const DType weights : {DType::bf16, DType::fp16}) {
             INFO(subject.name << " " << name_of(weights));
             body(subject, weights);
@@ -64,7 +65,7 @@ std::string name_of(const spec::ParallelConfig& cut) {
 }  // namespace
 
 TEST_CASE("16-bit losses of several ranks equal those of one rank within rounding") {
-    for_all([](const Subject& subject, DType weights) {
+    for_all([](const PrecisionSubject& subject, DType weights) {
         const Outcome one = train_on_ranks(half(subject, weights, {}));
         for (const spec::ParallelConfig& cut : cuts) {
             INFO(name_of(cut));
@@ -84,7 +85,7 @@ TEST_CASE("16-bit losses of several ranks equal those of one rank within roundin
 }
 
 TEST_CASE("several ranks in 16 bits resume from a checkpoint bitwise") {
-    for_all([](const Subject& subject, DType weights) {
+    for_all([](const PrecisionSubject& subject, DType weights) {
         for (const spec::ParallelConfig& cut : cuts) {
             INFO(name_of(cut));
             const TempDir scratch(memory_root());
@@ -118,7 +119,7 @@ TEST_CASE("several ranks in 16 bits resume from a checkpoint bitwise") {
 
 // train_on_ranks() throws when ranks disagree on a step.
 TEST_CASE("fp16: an overflow on one rank skips the step on all") {
-    for (const Subject& subject : subjects()) {
+    for (const PrecisionSubject& subject : subjects()) {
         for (const spec::ParallelConfig& cut : cuts) {
             INFO(subject.name << " " << name_of(cut));
             Training training = half(subject, DType::fp16, cut);

@@ -16,7 +16,7 @@ namespace {
 constexpr int steps_before = 2;
 constexpr int steps_after = 3;
 
-std::string name_of(const spec::ParallelConfig& cut) {
+std::string layout_name(const spec::ParallelConfig& cut) {
     return fmt::format("tp {} sequence parallel {} pp {} chunks {} dp {} zero {}", cut.tp,
                        cut.sequence_parallel, cut.pp, cut.n_chunks, cut.dp, cut.zero_stage);
 }
@@ -70,7 +70,7 @@ void check_pairs(const std::vector<spec::ParallelConfig>& cuts) {
             const Outcome whole = train_on_ranks(run);
             for (const spec::ParallelConfig& to : cuts) {
                 INFO(static_cast<int>(model.position)
-                     << ": " << name_of(from) << " to " << name_of(to));
+                     << ": " << layout_name(from) << " to " << layout_name(to));
                 check_resume(model, to, scratch / "run", saved, whole, &from == &to);
             }
         }
