@@ -133,9 +133,8 @@ TEST_CASE("numbers, types and names that no run writes are damage that names the
         {"\"tensor_model_parallel_size\": 1", "\"tensor_model_parallel_size\": 0"},
         {"\"data_parallel_size\": 1", "\"data_parallel_size\": " + most},
         {"\"iteration\": 0", "\"iteration\": -1"},
-        {"\"bytes\": 100", "\"bytes\": " + most},
-        {"\"bytes\": 100", "\"bytes\": -100"},
-        {"\"dtype\": \"bf16\"", "\"dtype\": \"int5\""},
+        {"\"bytes\": 200", "\"bytes\": " + most},
+        {"\"bytes\": 200", "\"bytes\": -200"},
         {"index-00000.json", "../index.json"},
         {"index-00000.json", "a\\u001bb.json"},
         {"index-00000.json", ""}};
@@ -146,6 +145,10 @@ TEST_CASE("numbers, types and names that no run writes are damage that names the
     Manifest manifest = sample();
     manifest.tensors = {{"huge", {i64{1} << 40, i64{1} << 40}, DType::fp32}};
     CHECK_THROWS_AS(parse_manifest(manifest_text(manifest), "m"), DamageError);
+    manifest.tensors = {{"w", {2, 2}, DType::bf16}};
+    CHECK(parse_manifest(manifest_text(manifest), "m").tensors.size() == 1);
+    manifest.index.clear();  // has types, too
+    CHECK_THROWS_AS(parse_manifest(changed(manifest, "bf16", "int5"), "m"), DamageError);
 }
 
 TEST_CASE("sizes and names of an index part that no run writes are damage") {

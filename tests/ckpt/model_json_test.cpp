@@ -15,10 +15,17 @@ ModelConfig written_and_read(const ModelConfig& model) {
     return model_from_json(io::Json::parse(to_json(model).dump()), "manifest.json");
 }
 
+// A configuration that model_from_json() accepts.
+ModelConfig valid_model() {
+    ModelConfig model{.n_layers = 1, .hidden = 8, .n_heads = 2, .seq_length = 4, .vocab_size = 16};
+    model.resolve();
+    return model;
+}
+
 }  // namespace
 
 TEST_CASE("a manifest keeps every kind of position, norm and activation") {
-    ModelConfig model;
+    ModelConfig model = valid_model();
     for (const auto& [value, name] : position_embeddings) {
         model.position = value;
         CHECK(to_json(model)["position_embedding_type"] == name);
@@ -39,7 +46,7 @@ TEST_CASE("a manifest keeps every kind of position, norm and activation") {
 TEST_CASE("a manifest keeps what later versions added, and omits its defaults") {
     CHECK_FALSE(to_json(ModelConfig{}).contains("rotary_percent"));
     CHECK(to_json(ModelConfig{}, true)["rotary_percent"] == 1.0);
-    ModelConfig model;
+    ModelConfig model = valid_model();
     model.rotary_percent = 0.25;
     model.rotary_interleaved = true;
     model.rope_scaling = 8;
@@ -47,6 +54,7 @@ TEST_CASE("a manifest keeps what later versions added, and omits its defaults") 
     model.norm_1p = true;
     model.qk_norm = true;
     model.qkv_bias = true;
+    model.resolve();
     const ModelConfig read = written_and_read(model);
     CHECK(to_json(read) == to_json(model));
     CHECK(to_json(read) != to_json(ModelConfig{}));

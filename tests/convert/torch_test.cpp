@@ -280,9 +280,9 @@ TEST_CASE("hostile tensors and archives are refused") {
         return open_error(zip_of(copy));
     };
     CHECK_THAT(changed([](auto& e) { e[1].name = e[1].local_name = "../../etc/passwd"; }),
-               ContainsSubstring("leads out of the archive"));
+               ContainsSubstring("not a plain path"));
     CHECK_THAT(changed([](auto& e) { e[1].name = e[1].local_name = "/etc/passwd"; }),
-               ContainsSubstring("leads out of the archive"));
+               ContainsSubstring("not a plain path"));
     CHECK_THAT(changed([](auto& e) { e[1].method = 8; }), ContainsSubstring("is compressed"));
     CHECK_THAT(changed([](auto& e) { e[1].flags = 1; }), ContainsSubstring("is encrypted"));
     CHECK_THAT(changed([](auto& e) { e[1].local_name = "a/data/9"; }),

@@ -23,7 +23,7 @@ run ls.txt lm-ckpt ls run
 grep -Eq '^ +4 .*complete, latest' ls.txt || fail "ls with a deep lineage: $(cat ls.txt)"
 cp latest.good run/latest
 echo "{\"generation\": 1, \"deep\": $deep}" >run/fence.json
-run resume.log lm-train "${args[@]}" --train-iters 6 --load run --save run
+run resume.log lm-train "${args[@]}" --train-iters 6 --load run --save run --override-opt_param-scheduler
 mkdir hf
 echo "{\"model_type\": \"gpt2\", \"n_embd\": 4, \"vocab_size\": 8, \"n_positions\": 8, \"n_head\": 2, \"n_layer\": $deep}" >hf/config.json
 expect 3 'hf/config.json: nested too deeply' lm-convert hf out

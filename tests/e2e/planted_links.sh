@@ -78,7 +78,6 @@ attack lm-ckpt copy c/global_step6 d
 fresh
 ln -s "$home/precious" d/latest
 attack lm-ckpt copy c d
-no_link d/latest
 fresh
 ln -s "$home" d/global_step6
 attack lm-ckpt copy c d

@@ -33,33 +33,33 @@ for kind in FIFO 'character device' 'too large'; do
     rm -rf d
     cp -r c d
     place "$kind" d/latest
-    ends "d/latest: is .*$kind" lm-ckpt latest d
-    ends "d/latest: is .*$kind" lm-ckpt ls d
-    ends "d/latest: is .*$kind" lm-train "${args[@]}" --load d --save d
-    ends "d/latest: is .*$kind" lm-ckpt sync d backup
+    ends "d/latest: .*$kind" lm-ckpt latest d
+    ends "d/latest: .*$kind" lm-ckpt ls d
+    ends "d/latest: .*$kind" lm-train "${args[@]}" --load d --save d
+    ends "d/latest: .*$kind" lm-ckpt sync d backup
     rm -rf d
     cp -r c d
     place "$kind" d/global_step6/manifest.json
-    ends "d/global_step6/manifest.json: is .*$kind" lm-ckpt show d/global_step6
-    ends "d/global_step6/manifest.json: is .*$kind" lm-ckpt verify d/global_step6
-    ends "d/global_step6/manifest.json: is .*$kind" lm-ckpt copy d/global_step6 e
+    ends "d/global_step6/manifest.json: .*$kind" lm-ckpt show d/global_step6
+    ends "d/global_step6/manifest.json: .*$kind" lm-ckpt verify d/global_step6
+    ends "d/global_step6/manifest.json: .*$kind" lm-ckpt copy d/global_step6 e
     expect 0 '' timeout 60 lm-ckpt ls d
-    ends "d/global_step6/manifest.json: is .*$kind" lm-train "${args[@]}" --load d --save d
+    ends "d/global_step6/manifest.json: .*$kind" lm-train "${args[@]}" --load d --save d
     rm -rf d
     cp -r c d
     place "$kind" d/global_step6/index-00000.json
-    ends "d/global_step6/index-00000.json: is .*$kind" lm-ckpt show d/global_step6
+    ends "d/global_step6/index-00000.json: .*$kind" lm-ckpt show d/global_step6
     rm -rf m
     cp -r hf m
     place "$kind" m/config.json
-    ends "m/config.json: is .*$kind" lm-convert m back
+    ends "m/config.json: .*$kind" lm-convert m back
     [ "$kind" = 'too large' ] && continue
     rm -rf m
     cp -r hf m
     place "$kind" m/model.safetensors
-    ends "m/model.safetensors: is .*$kind" lm-convert m back
+    ends "m/model.safetensors: .*$kind" lm-convert m back
     place "$kind" status
-    ends "status: is .*$kind" lm-train "${args[@]}" --status-file status
+    ends "status: .*$kind" lm-train "${args[@]}" --status-file status
 done
 
 # A FIFO as the input is legitimate: with a writer it is read.

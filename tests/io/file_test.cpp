@@ -158,7 +158,7 @@ TEST_CASE("directories are listed in bytewise order and created with their paren
           std::vector<std::string>{"10", "9", "Z", "a", "\xc3\xa4"});
     CHECK(caught([&] {
               io::make_directories(dir / "a/b/c/Z/d");
-          }).says("Z: exists and is not a directory"));
+          }).says("Z: is a regular file, expected a directory"));
 }
 
 TEST_CASE("remove_tree removes a tree and does not follow links") {
