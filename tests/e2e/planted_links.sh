@@ -98,8 +98,8 @@ cp -r c r
 fresh
 lm-ckpt sync r d >/dev/null 2>&1
 lm-ckpt latest r 3 >/dev/null 2>&1
-ln -s "$home" d/abandoned-g2
-refused 'd/abandoned-g2: is a symbolic link' lm-ckpt sync r d
+ln -s "$home" d/abandoned-g1
+refused 'd/abandoned-g1: is a symbolic link' lm-ckpt sync r d
 [ -d d/global_step6 ] || fail "a step went to the link"
 
 # ---- lm-ckpt sync to a host, over a local shell
@@ -117,8 +117,8 @@ if command -v rsync >/dev/null; then
     fresh
     rm -rf cache
     lm-ckpt sync c "host:$work/d" >/dev/null 2>&1
-    ln -s "$home" d/abandoned-g2
-    refused 'abandoned-g2: is a symbolic link' lm-ckpt sync r "host:$work/d" --retries 0
+    ln -s "$home" d/abandoned-g1
+    refused 'abandoned-g1: is a symbolic link' lm-ckpt sync r "host:$work/d" --retries 0
 fi
 
 # ---- lm-ckpt prune and latest

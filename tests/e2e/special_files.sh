@@ -12,12 +12,12 @@ lm-train "${args[@]}" --save c --save-interval 3 >/dev/null 2>&1
 lm-convert c hf --to hf-gpt2 --quiet 2>/dev/null
 make_corpus corpus.jsonl 20
 
-# ends PATTERN COMMAND...: exit code 2 or 3 at once, with a line that matches.
+# ends PATTERN COMMAND...: exit code 2 or 3 at once, or 1 for the answer of verify, with a line that matches.
 ends() {
     local pattern=$1 code=0
     shift
     timeout -k 5 60 "$@" >out 2>err </dev/null || code=$?
-    case $code in 2 | 3) ;; *) fail "$*: exit $code: $(cat err)" ;; esac
+    case $code:$2 in 2:* | 3:* | 1:verify) ;; *) fail "$*: exit $code: $(cat err)" ;; esac
     grep -Eq -- "$pattern" err out || fail "$*: no '$pattern' in: $(cat err)"
 }
 # place KIND PATH
@@ -44,7 +44,12 @@ for kind in FIFO 'character device' 'too large'; do
     ends "d/global_step6/manifest.json: .*$kind" lm-ckpt verify d/global_step6
     ends "d/global_step6/manifest.json: .*$kind" lm-ckpt copy d/global_step6 e
     expect 0 '' timeout 60 lm-ckpt ls d
-    ends "d/global_step6/manifest.json: .*$kind" lm-train "${args[@]}" --load d --save d
+    # A manifest that is too large is damage, so the run takes the previous step.
+    if [ "$kind" = 'too large' ]; then
+        expect 0 'resuming after iteration 3' lm-train "${args[@]}" --load d --save d
+    else
+        ends "d/global_step6/manifest.json: .*$kind" lm-train "${args[@]}" --load d --save d
+    fi
     rm -rf d
     cp -r c d
     place "$kind" d/global_step6/index-00000.json
@@ -107,9 +112,9 @@ for claim in 'generation-9223372036854775807:' 'generation-3:{"generation":3,"ho
     rm -rf d
     cp -r c d
     printf %s "${claim#*:}" >"d/${claim%%:*}"
-    find d | sort >names
+    find d ! -name starts-without-step.json | sort >names
     expect 3 "d/${claim%%:*}: " timeout 20 lm-ckpt latest d 3
-    expect 3 "d/${claim%%:*}: " timeout 20 lm-train "${args[@]}" --load d --save d
-    find d | sort | diff names - || fail "$claim: the directory has changed"
+    expect 3 "d/${claim%%:*}: " timeout 20 lm-train "${args[@]}" --train-iters 9 --override-opt_param-scheduler --load d --save d
+    find d ! -name starts-without-step.json | sort | diff names - >changes || fail "$claim: the directory has changed: $(cat changes)"
 done
 echo "special files: all as promised"
