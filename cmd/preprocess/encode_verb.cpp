@@ -100,6 +100,8 @@ void encode_text(text::Encoder& encoder, std::string_view text, i64 line, text::
         encoder.encode(text, ids);
     } catch (const text::TextTooLong& error) {
         refuse(error.what());
+    } catch (const text::UnknownByte& error) {
+        refuse(error.what());
     }
 }
 

@@ -35,6 +35,8 @@ std::string remedy(i64 line, const data::LineError& error, OnBadLine rule) {
     if (error.fault == Fault::encoding) return "";  // the reason contains the remedy
     if (error.fault == Fault::length)
         return ": split the text into several texts, or remove the line";
+    if (error.fault == Fault::token)
+        return ": remove the byte from the text, remove the line, or use another tokenizer";
     if (error.fault == Fault::key)
         return fmt::format(": --json-keys names the member that holds the text, {}", skip);
     // If the first byte of a file does not begin an object, the file is not JSON Lines, and

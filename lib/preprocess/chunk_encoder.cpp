@@ -126,6 +126,8 @@ i64 ChunkEncoder::encode_text(std::string_view text, text::IdBuffer& ids) {
         return encoder_->encode(text, ids);
     } catch (const text::TextTooLong& error) {
         throw data::LineError{1, error.what(), data::LineError::Fault::length};
+    } catch (const text::UnknownByte& error) {
+        throw data::LineError{1, error.what(), data::LineError::Fault::token};
     }
 }
 

@@ -10,10 +10,17 @@
 #include <string_view>
 #include <vector>
 
+#include "base/error.hpp"
 #include "base/types.hpp"
 #include "text/id_buffer.hpp"
 
 namespace lm::text {
+
+// The tokenizer has no token for a byte of the text. Nothing was appended.
+class UnknownByte : public Error {
+  public:
+    using Error::Error;
+};
 
 class Encoder {
   public:
@@ -21,7 +28,7 @@ class Encoder {
 
     // Appends the ids of `text` (valid UTF-8, at most max_text_bytes) to `out` and returns their
     // number. If `out` holds 16-bit ids, vocab_size must be <= 65536. Throws TextTooLong
-    // (normal_form.hpp) if the normalized text is longer than max_text_bytes.
+    // (normal_form.hpp) if the normalized text is longer than max_text_bytes, and UnknownByte.
     virtual i64 encode(std::string_view text, IdBuffer& out) = 0;
 
     // Frees memory that only long texts need.

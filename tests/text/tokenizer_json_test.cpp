@@ -364,6 +364,29 @@ TEST_CASE("special tokens of tokenizer_config.json and special_tokens_map.json")
     CHECK(ids({{"pad_token", "not in the vocabulary"}}, nothing, text) == merged);
 }
 
+TEST_CASE("bytes without a token matter only for texts that have them") {
+    // GPT-NeoX-20B has no token for the 13 bytes that UTF-8 never has, and tokenizers that were
+    // trained without an alphabet have none for bytes that their corpus lacked, here U+0001.
+    const test::TempDir dir;
+    const auto load = [&](const std::vector<const char*>& missing) {
+        Json j = whole({{"pre_tokenizer", {{"type", "ByteLevel"}, {"add_prefix_space", false}}}});
+        for (const char* token : missing) j["model"]["vocab"].erase(token);
+        io::write_file(dir / "tokenizer.json", j.dump(), io::Overwrite::yes);
+        return load_hf_tokenizer(dir.path(), SpecialInText::parse);
+    };
+    const std::vector<const char*> never{"À", "Á", "õ", "ö", "÷", "ø", "ù",
+                                         "ú", "û", "ü", "ý", "þ", "ÿ"};
+    const std::string text = "Hello \xe6\x97\xa5, caf\xc3\xa9\n";
+    const auto whole_ids = load({})->encode(text);
+    CHECK(load(never)->encode(text) == whole_ids);
+    std::vector<const char*> more = never;
+    more.push_back("ā");
+    const auto tokenizer = load(more);
+    CHECK(tokenizer->encode(text) == whole_ids);
+    CHECK_THROWS_AS(tokenizer->encode("a\x01"), UnknownByte);
+    CHECK(tokenizer->encode(text) == whole_ids);
+}
+
 TEST_CASE("ids without a token") {
     const test::TempDir dir;
     Json json = whole(io::read_json(LM_TEST_DIR "/golden/text/hf-styles.json")["gpt2"]);

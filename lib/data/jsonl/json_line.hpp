@@ -17,11 +17,12 @@ namespace lm::data {
 struct LineError {
     // The kind of fault, which selects the remedy in the message. line: the line is not JSON.
     // character: replacing one character repairs the line. key: the text is under another key.
-    // encoding: the whole input is not UTF-8. length: the text is too long; this is detected only
-    // after some ids of the text were written.
-    enum class Fault { line, character, key, encoding, length };
+    // encoding: the whole input is not UTF-8. length: the text is too long. token: the tokenizer
+    // has no token for a byte. The last two are detected only after some ids of the line were
+    // written.
+    enum class Fault { line, character, key, encoding, length, token };
 
-    bool is_skippable() const { return fault != Fault::length; }
+    bool is_skippable() const { return fault != Fault::length && fault != Fault::token; }
 
     i64 byte;  // position in the line, from 1
     std::string reason;

@@ -49,8 +49,14 @@ void BpeModel::rank_bytes() {
     constexpr size_t n_pairs = size_t{1} << 16;
     std::fill(&byte_ranks_[0], &byte_ranks_[0] + n_pairs, no_rank);
     std::vector<i32> byte_of(tokens_.size(), -1);
-    for (int byte = 0; byte < 256; ++byte)
-        byte_of[static_cast<size_t>(byte_ids_[static_cast<size_t>(byte)])] = byte;
+    for (int byte = 0; byte < 256; ++byte) {
+        i32& id = byte_ids_[static_cast<size_t>(byte)];
+        if (id < 0) {
+            id = no_id;
+        } else {
+            byte_of[static_cast<size_t>(id)] = byte;
+        }
+    }
     for (size_t rank = 0; rank < merges_.size(); ++rank) {
         const i32 left = byte_of[static_cast<size_t>(merges_[rank].left)];
         const i32 right = byte_of[static_cast<size_t>(merges_[rank].right)];

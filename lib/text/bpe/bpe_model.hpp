@@ -31,8 +31,8 @@ class BpeModel {
     static constexpr i32 no_id = (1 << id_bits) - 1;  // means "no token": no merge contains it
 
     // tokens[id] are the bytes of the token, empty for an unused id. byte_ids[b] is the id of the
-    // single byte b. `merges` are in order of rank, without duplicates, and contain only ids of
-    // `tokens`.
+    // single byte b, or -1 for a byte without a token, which no text may contain. `merges` are in
+    // order of rank, without duplicates, and contain only ids of `tokens`.
     BpeModel(std::vector<std::string> tokens, std::array<i32, 256> byte_ids,
              std::vector<Merge> merges);
 
@@ -40,6 +40,7 @@ class BpeModel {
     std::string_view token(i32 id) const { return tokens_[static_cast<size_t>(id)]; }
     std::span<const Merge> merges() const { return merges_; }
     i32 byte_id(u8 byte) const { return byte_ids_[byte]; }
+    bool lacks(u8 byte) const { return byte_ids_[byte] == no_id; }
     const i32* byte_ids() const { return byte_ids_.data(); }
 
     // Returns the rank of the merge of a pair, or no_rank if the pair does not merge. result(rank)
