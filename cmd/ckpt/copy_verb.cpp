@@ -90,7 +90,8 @@ ckpt::CopyResult copy_files(const ckpt::CopyPlan& plan, const Destination& to, c
         throw;
     } catch (const Error&) {
         const std::string temporary = ckpt::copy_temporary(to.step);
-        if (std::filesystem::symlink_status(temporary).type() ==
+        std::error_code ignored;
+        if (std::filesystem::symlink_status(temporary, ignored).type() ==
             std::filesystem::file_type::directory) {
             note("{}: keeps the files copied so far: run lm-ckpt copy again to continue the copy",
                  temporary);

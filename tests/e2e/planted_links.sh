@@ -56,7 +56,7 @@ fresh() {
     mkdir d
 }
 fresh
-ln -s "$home" d/global_step6.tmp.copy
+ln -sfn "$home" d/global_step6.tmp.copy
 refused 'd/global_step6.tmp.copy: is a symbolic link' lm-ckpt copy c/global_step6 d
 no_link d/global_step6
 for name in lock manifest.json index-00000.json weights-00000.safetensors optim-00000.safetensors; do
@@ -64,7 +64,7 @@ for name in lock manifest.json index-00000.json weights-00000.safetensors optim-
         fresh
         mkdir d/global_step6.tmp.copy
         [ $kind = hard ] && ln home/precious "d/global_step6.tmp.copy/$name"
-        [ $kind = hard ] || ln -s "$home/precious" "d/global_step6.tmp.copy/$name"
+        [ $kind = hard ] || ln -sfn "$home/precious" "d/global_step6.tmp.copy/$name"
         # A hard link changes the number of links only, which the state does not contain.
         attack lm-ckpt copy c/global_step6 d
         no_link "d/global_step6/$name"
@@ -73,13 +73,13 @@ for name in lock manifest.json index-00000.json weights-00000.safetensors optim-
 done
 fresh
 mkdir -p d/global_step6.tmp.copy
-ln -s "$home" d/global_step6.tmp.copy/sub
+ln -sfn "$home" d/global_step6.tmp.copy/sub
 attack lm-ckpt copy c/global_step6 d
 fresh
-ln -s "$home/precious" d/latest
+ln -sfn "$home/precious" d/latest
 attack lm-ckpt copy c d
 fresh
-ln -s "$home" d/global_step6
+ln -sfn "$home" d/global_step6
 attack lm-ckpt copy c d
 attack lm-ckpt copy c d --force
 no_link d/global_step6
@@ -89,7 +89,7 @@ ln -s /dev/null empty.jsonl
 for link in .sync-lock:precious .sync-lock:absent logs: global_step6.tmp.copy: latest:precious global_step6: \
     abandoned-g1: global_step3.tmp.removed:; do
     fresh
-    ln -s "$home/${link#*:}" "d/${link%%:*}"
+    ln -sfn "$home/${link#*:}" "d/${link%%:*}"
     attack lm-ckpt sync c d --logs corpus.jsonl --keep-last 1
     [ ! -e home/absent ] || fail "$link: a file was created outside"
 done
@@ -98,7 +98,7 @@ cp -r c r
 fresh
 lm-ckpt sync r d >/dev/null 2>&1
 lm-ckpt latest r 3 >/dev/null 2>&1
-ln -s "$home" d/abandoned-g1
+ln -sfn "$home" d/abandoned-g1
 refused 'd/abandoned-g1: is a symbolic link' lm-ckpt sync r d
 [ -d d/global_step6 ] || fail "a step went to the link"
 
@@ -111,13 +111,13 @@ if command -v rsync >/dev/null; then
     for link in global_step6.tmp.sync: logs: latest:precious global_step6: abandoned-g1: manifests:; do
         fresh
         rm -rf cache
-        ln -s "$home/${link#*:}" "d/${link%%:*}"
+        ln -sfn "$home/${link#*:}" "d/${link%%:*}"
         attack lm-ckpt sync c "host:$work/d" --logs corpus.jsonl --retries 0
     done
     fresh
     rm -rf cache
     lm-ckpt sync c "host:$work/d" >/dev/null 2>&1
-    ln -s "$home" d/abandoned-g1
+    ln -sfn "$home" d/abandoned-g1
     refused 'abandoned-g1: is a symbolic link' lm-ckpt sync r "host:$work/d" --retries 0
 fi
 
@@ -130,19 +130,19 @@ for name in global_step3.tmp.removed global_step9.tmp.removed global_step9.tmp.g
     abandoned-g9 abandoned-g9.tmp.removed latest.tmp.here.1; do
     for rules in "--keep-last 1" "--weights-only-older-than 1" "--leftovers 0s" "--abandoned"; do
         damaged
-        ln -s "$home" "r/$name"
+        ln -sfn "$home" "r/$name"
         # shellcheck disable=SC2086
         attack lm-ckpt prune r $rules
     done
     damaged
     mkdir "r/$name"
-    ln -s "$home" "r/$name/link"
+    ln -sfn "$home" "r/$name/link"
     attack lm-ckpt prune r --leftovers 0s --abandoned
     [ -d r/global_step6 ] || fail "prune: the newest step is gone"
 done
 for link in abandoned-g2: fence.json:precious generation-2:absent latest:precious x.jsonl:precious logs:; do
     damaged
-    ln -s "$home/${link#*:}" "r/${link%%:*}"
+    ln -sfn "$home/${link#*:}" "r/${link%%:*}"
     attack lm-ckpt latest r 3
     [ ! -e home/absent ] || fail "$link: a file was created outside"
 done
@@ -161,9 +161,9 @@ for target in "$home" "$home/precious" "$home/absent"; do
     no_link u.safetensors s m f hf ds scores tok
     rm -rf u.safetensors s m f hf ds scores tok
     # The output itself is a link.
-    for out in u s m f hf ds tok; do ln -s "$target" $out; done
-    attack lm-ckpt unshard c u
-    attack lm-ckpt unshard c u --force
+    for out in u.safetensors s m f hf ds tok; do ln -sfn "$target" $out; done
+    attack lm-ckpt unshard c u.safetensors
+    attack lm-ckpt unshard c u.safetensors --force
     attack lm-ckpt reshard c s --tensor-model-parallel-size 2
     attack lm-ckpt merge m c/global_step3 c/global_step6
     attack lm-ckpt repair c f
@@ -171,7 +171,7 @@ for target in "$home" "$home/precious" "$home/absent"; do
     attack lm-convert c hf --to hf-gpt2 --force
     attack lm-convert c ds --to megatron-deepspeed --force
     attack lm-preprocess train-tokenizer --input corpus.jsonl --vocab-size 300 --output tok --force
-    rm -rf u s m f hf ds tok
+    rm -rf u.safetensors s m f hf ds tok
     [ ! -e home/absent ] || fail "a file was created outside"
 done
 
@@ -181,16 +181,33 @@ for flags in "" --force --resume; do
     # shellcheck disable=SC2086
     for link in .unfinished: .unfinished:absent _text_document.bin:precious _text_document.idx:precious; do
         rm -rf o.* o_*
-        ln -s "$home/${link#*:}" "o${link%%:*}"
+        ln -sfn "$home/${link#*:}" "o${link%%:*}"
         preprocess $flags
         [ ! -e home/absent ] || fail "$link: a file was created outside"
     done
     for name in lock run.json part-0000.journal part-0000.0.bin part-0000.0.lengths part-0000.0.documents key-0.bin key-0.idx; do
         rm -rf o.* o_*
         mkdir o.unfinished
-        ln -s "$home/precious" "o.unfinished/$name"
+        ln -sfn "$home/precious" "o.unfinished/$name"
         [ "$name" = lock ] || : >o.unfinished/lock
         # shellcheck disable=SC2086
+        preprocess $flags
+    done
+done
+
+# The work of a run that was killed, with each of its files replaced by a link.
+begin() {
+    rm -rf o.* o_*
+    { LM_IO_FAULT=kill:30 lm-preprocess --input corpus.jsonl --output-prefix o --tokenizer-type ByteTokenizer --quiet || true; } \
+        >/dev/null 2>&1
+    [ -e o.unfinished/run.json ] || fail "the killed run left $(ls -A o.unfinished)"
+}
+begin
+mapfile -t names < <(find o.unfinished -type f -printf '%f\n')
+for name in "${names[@]}"; do
+    for flags in --resume --force; do
+        begin
+        ln -sfn "$home/precious" "o.unfinished/$name"
         preprocess $flags
     done
 done
@@ -201,7 +218,7 @@ for link in generation-1:absent generation-1:precious fence.json:precious fence.
     global_step3: global_step3.tmp.g1: global_step3.tmp.g1:absent abandoned-g1: autotune: flight-recorder: status.json:precious; do
     rm -rf t
     mkdir t
-    ln -s "$home/${link#*:}" "t/${link%%:*}"
+    ln -sfn "$home/${link#*:}" "t/${link%%:*}"
     train --status-file t/status.json --save-retain keep-last=1
     [ ! -e home/absent ] || fail "$link: a file was created outside"
     no_link t/global_step6
@@ -209,14 +226,14 @@ done
 for link in here: here:absent; do
     rm -rf t l
     mkdir l
-    ln -s "$home/${link#*:}" "l/${link%%:*}"
+    ln -sfn "$home/${link#*:}" "l/${link%%:*}"
     train --local-save l --local-save-interval 2
     [ ! -e home/absent ] || fail "local: a file was created outside"
 done
 for name in global_step2.tmp.g1 global_step2.tmp.g9 global_step2 durable-directory; do
     rm -rf t l
     mkdir -p l/here
-    ln -s "$home" "l/here/$name"
+    ln -sfn "$home" "l/here/$name"
     train --local-save l --local-save-interval 2
 done
 
