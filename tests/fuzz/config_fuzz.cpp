@@ -9,8 +9,8 @@
 #include "cli/options.hpp"
 #include "config/deepspeed.hpp"
 #include "config/train_flags.hpp"
-#include "convert/hf_config.hpp"
-#include "convert/hf_files.hpp"
+#include "convert/hf/config_json.hpp"
+#include "convert/hf/files.hpp"
 #include "fuzz_files.hpp"
 
 namespace {
@@ -43,7 +43,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     const std::string_view text(reinterpret_cast<const char*>(data), size);
     const std::string path = fuzz::put("config.json", text);
     fuzz::put("model.safetensors.index.json", text);
-    attempt([&] { (void)convert::hf_model(io::read_json(path), path); });
+    attempt([&] { (void)convert::hf_model(text, path); });
     attempt([&] { (void)convert::HfTensors::open(fuzz::directory()); });
     attempt([&] {
         config::TrainFlags flags = no_flags();
