@@ -16,7 +16,8 @@
 
 namespace lm::text {
 
-// The tokenizer has no token for a byte of the text. Nothing was appended.
+// The tokenizer has no token for a byte of the text. Ids of added tokens, and of the text before
+// them, may have been appended.
 class UnknownByte : public Error {
   public:
     using Error::Error;

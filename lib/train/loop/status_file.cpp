@@ -53,7 +53,7 @@ int rank_of_process() {
 }
 
 // Returns the JSON object in the file `path`; an empty object when the file has no object or is no
-// file that can be read. Writing it has warned then, and no training ends because of its status.
+// file that can be read: a fault of the file system during the run must not change how it ends.
 io::OrderedJson read_if_any(const std::string& path) {
     try {
         if (!io::exists(path)) return io::OrderedJson::object();
