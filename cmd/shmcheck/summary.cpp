@@ -87,6 +87,7 @@ int summarize(const std::optional<std::string>& hosts_expected, bool fail_on_dea
         });
         waiting = event == LineInput::Event::pause;
         const bool ended = event == LineInput::Event::end;
+        if (ended) hosts.finish();
         if (ended && hosts.empty())
             run_error(source,
                       "contains no host: pipe the output of lm-shmcheck --json into lm-shmcheck "

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cstdlib>
 #include <map>
+#include <utility>
 
 #include "base/error.hpp"
 #include "base/units.hpp"
@@ -128,8 +129,38 @@ std::string missing_text(const ExpectedHosts& expected, const Hosts& hosts, cons
 bool HostLines::add(std::string_view line) {
     ++n_lines_;
     if (line.empty() || add_table_line(line)) return true;
+    const size_t label = std::min(line.find_first_not_of(' '), line.size());
+    const size_t colon = std::min(line.find_first_not_of("0123456789", label), line.size());
+    if (colon > label && line.substr(colon).starts_with(": ")) {
+        return add_part(line.substr(label, colon - label), line.substr(colon + 2));
+    }
+    return add_json_line(line);
+}
+
+bool HostLines::add_part(std::string_view label, std::string_view part) {
+    std::string& line = partial_[std::string(label)];
+    if (line.empty() && !part.starts_with('{')) return false;
+    // The rest of the previous line never came: its host died while it wrote.
+    if (part.starts_with("{\"kind\"")) line.clear();
+    line += part;
+    if (!line.ends_with('}') || !io::Json::accept(line)) return true;
+    const std::string complete = std::exchange(line, {});
+    return add_json_line(complete);
+}
+
+void HostLines::finish() const {
+    for (const auto& [label, line] : partial_) {
+        if (line.empty()) continue;
+        run_error(source, "the line of task {} is incomplete: {}...", label, line.substr(0, 80));
+    }
+}
+
+bool HostLines::add_json_line(std::string_view line) {
     if (line.front() != '{') return false;
     const std::string place = fmt::format("{}: line {}", source, n_lines_);
+    if (!io::Json::accept(line)) {
+        run_error(place, "is not valid JSON; for the output of several tasks, use srun --label");
+    }
     add_json(io::parse_json(line, place), place);
     return true;
 }

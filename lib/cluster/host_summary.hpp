@@ -26,12 +26,18 @@ struct HostSummary {
 };
 
 // Collects lines in any order. When a host has several lines, the last one counts.
+//
+// srun passes on the output of its tasks in messages of at most 1024 bytes. Longer lines of two
+// hosts mix within a line, unless --label marks each message with the number of its task
+// ("12: ..."): then each message is a line, and the messages of a task are joined here.
 class HostLines {
   public:
-    // Adds a line of JSON, or the next line of a table of --node. Returns false for any other line,
-    // such as an error of srun. Throws Error(failure) with the number of the line for JSON that
-    // lm-shmcheck did not print.
+    // Adds a line of JSON, a labelled part of one, or the next line of a table of --node. Returns
+    // false for any other line, such as an error of srun. Throws Error(failure) with the number of
+    // the line for JSON that lm-shmcheck did not print.
     bool add(std::string_view line);
+    // Call it after the last line. Throws Error(failure) when a labelled line is incomplete.
+    void finish() const;
     bool empty() const { return hosts_.empty() && nodes_.empty(); }
     // Returns one line for each finding. The line ends with the hosts that have this finding, as a
     // Slurm node list.
@@ -50,10 +56,13 @@ class HostLines {
     // speeds or GPUs; none: the lines belong to no table.
     enum class Table { none, states, other };
     bool add_table_line(std::string_view line);
+    bool add_part(std::string_view label, std::string_view part);
+    bool add_json_line(std::string_view line);
     void add_json(const io::Json& json, const std::string& place);
 
     Table table_ = Table::none;
     i64 n_lines_ = 0;
+    std::map<std::string, std::string> partial_;  // label -> the parts of a line so far
     std::map<std::string, Host> hosts_;
     // The findings of lm-shmcheck --node. nodes_ has the findings about single hosts; of_job_ has
     // the findings about all hosts.

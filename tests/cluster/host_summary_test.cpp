@@ -41,6 +41,29 @@ TEST_CASE("hosts with the same finding share a line, and the last line of a host
     CHECK(summary_of(host_line("n1", "ok", "", 0)).healthy);
 }
 
+TEST_CASE("the messages of srun --label are joined by task") {
+    HostLines hosts;
+    const auto line_of = [](const char* host, const std::string& reason, int dead) {
+        std::string line = host_line(host, "ok", reason, dead);
+        line.pop_back();  // the newline
+        return line;
+    };
+    const std::string long_line = line_of("n1", std::string(2000, 'x'), 0);
+    CHECK(hosts.add(" 3: " + long_line.substr(0, 1024)));
+    CHECK(hosts.add("12: " + line_of("n2", "", 1)));
+    CHECK(hosts.add(" 3: " + long_line.substr(1024)));
+    CHECK_FALSE(hosts.add("12: a warning"));
+    CHECK_NOTHROW(hosts.finish());
+    CHECK(hosts.summary({}).text ==
+          "2 hosts: 2 ok, 0 warning, 0 critical\ndead segments: 1 host, 1 with 512 B: n2\n");
+    // A task that died within its line, and the one that took its place.
+    CHECK(hosts.add("0: " + long_line.substr(0, 1024)));
+    CHECK_THROWS(hosts.finish());
+    CHECK(hosts.add("0: " + line_of("n4", "", 0)));
+    CHECK_NOTHROW(hosts.finish());
+    CHECK_THROWS(hosts.add("{\"kind\":\"ho{\"kind\":\"host\"}"));
+}
+
 TEST_CASE("the summary lists the outliers of a node check for sbatch") {
     const std::string good = R"({"kind":"node","host":"n1","findings":[]})"
                              "\n";
