@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# Builds everything with warnings as errors and runs the tests. The last line of output is "N passed, N failed, N skipped".
+# Builds everything, without a warning, and runs the tests. The last line of output is "N passed, N failed, N skipped".
 set -euo pipefail
 
 usage() {
@@ -67,15 +67,17 @@ stop() {
     exit 1
 }
 
-# build PRESET TARGET...: configures and builds.
+# build PRESET TARGET...: configures and builds; a warning is a failure. The flags are those of demo.sh and of a user's build, without
+# -Werror, so that nothing is compiled twice.
 build() {
     local preset=$1
     shift
-    cmake --preset "$preset" -DLM_WERROR=ON >"build/$preset.log" 2>&1 || {
+    cmake --preset "$preset" >"build/$preset.log" 2>&1 || {
         cat "build/$preset.log"
         return 1
     }
-    cmake --build "build/$preset" -j "$jobs" --target "$@"
+    cmake --build "build/$preset" -j "$jobs" --target "$@" 2>&1 | tee "build/$preset.log" || return 1
+    ! grep -q ' warning: ' "build/$preset.log"
 }
 
 # run SUITE PRESET CTEST-ARGUMENT...: runs tests and writes build/results/SUITE.xml, which records failures. Many tests only wait
