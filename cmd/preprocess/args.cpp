@@ -87,15 +87,14 @@ void declare(cli::Options& options, Args& args) {
                   "padded vocabulary size that the metadata file states");
     options.group("Running");
     options.value("--workers", &args.build.workers, "N", "threads; 0 is one per core");
-    options.value("--shard", &args.build.shard, "I/N",
+    options.value("--shard", &args.build.shard, "I/N|rank",
                   "divide the input into N shares and encode only share I, counted from 0; the "
-                  "outputs of all shares, merged in order, equal the output of one run");
+                  "outputs of all shares, merged in order, equal the output of one run; rank: I "
+                  "and N of mpirun or srun, and PREFIX-I, with five digits, as prefix");
     options.flag("--resume", &args.build.resume,
                  "continue the unfinished work of an earlier run, if any; when this run is "
                  "stopped, keep its "
                  "work for the next --resume");
-    options.value("--rank-timeout", &args.rank_timeout, "TIME",
-                  "under mpirun or srun: longest wait for a rank that does not respond");
     options.value(
         "--log-interval", &args.log_interval, "N",
         "print a progress line every N documents; default: every 1000, but at most one line a "

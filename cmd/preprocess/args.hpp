@@ -15,7 +15,6 @@ namespace lm::preprocess {
 
 struct Args {
     BuildOptions build;
-    cli::Duration rank_timeout{120};
     std::optional<i64> log_interval;
     bool json = false;
     bool quiet = false;

@@ -110,7 +110,11 @@ void append(const data::IndexedDataset& input, data::IndexedWriter& writer,
     }
 }
 
-int merge(const MergeArgs& args) {
+int merge(MergeArgs args) {
+    // PREFIX.idx is its dataset too, so that a pattern of the shell names all shards.
+    for (std::string& input : args.inputs) {
+        if (input.ends_with(".idx")) input.resize(input.size() - 4);
+    }
     if (args.output_prefix.empty())
         usage_error("--output-prefix", "is missing: give the PREFIX of the output");
     check_names_files(args.output_prefix);
@@ -145,7 +149,8 @@ void declare_merge(cli::Options& options) {
         options.verb("merge", "concatenate datasets", [args] { return merge(*args); });
     verb.examples(
         {"lm-preprocess merge --output-prefix all part1_text_document part2_text_document"});
-    verb.positionals("PREFIX", &args->inputs, "datasets to concatenate, in order");
+    verb.positionals("PREFIX", &args->inputs,
+                     "datasets to concatenate, in order, as prefix or .idx");
     verb.value("--output-prefix", &args->output_prefix, "PREFIX",
                "write PREFIX.bin, .idx and .json");
     verb.refused("--input", -1, "give the prefixes as operands");

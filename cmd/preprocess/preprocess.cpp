@@ -1,8 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 // lm-preprocess without a verb: JSON Lines to indexed datasets.
-#include <chrono>
-#include <thread>
-
 #include "args.hpp"
 #include "base/error.hpp"
 #include "base/launcher.hpp"
@@ -13,15 +10,34 @@
 
 namespace lm::preprocess {
 
+namespace {
+
+// Resolves --shard rank. Refuses ranks that would all write the same output.
+void apply_launcher(BuildOptions& options) {
+    const Launched launch = launched_by({Launcher::open_mpi, Launcher::pmi, Launcher::slurm});
+    if (options.shard == "rank") {
+        if (launch.by == Launcher::none || launch.size < 1) {
+            usage_error("--shard", "rank: needs ranks of mpirun or srun: give i/n, such as 0/8");
+        }
+        options.shard = fmt::format("{}/{}", launch.rank, launch.size);
+        options.output_prefix += fmt::format("-{:05}", launch.rank);
+    } else if (launch.size > 1 && !options.shard) {
+        usage_error("--shard",
+                    "is missing: {} ranks would each encode all of the input: give "
+                    "--shard rank, and merge their outputs",
+                    launch.size);
+    }
+}
+
+}  // namespace
+
 int preprocess(const Args& args) {
     check(args);
     BuildOptions options = args.build;
-    options.rank_timeout_s = args.rank_timeout.seconds;
-    const Launched launch = launched_by({Launcher::open_mpi, Launcher::pmi, Launcher::slurm});
+    apply_launcher(options);
     try {
         BuildReporter reporter(args);
-        const BuildResult result = build_datasets(options, launch, reporter);
-        if (launch.rank == 0) reporter.report(result);
+        reporter.report(build_datasets(options, reporter));
         return 0;
     } catch (const Stopped&) {
         // A run without --resume removes its unfinished outputs, and the process ends by the
@@ -32,13 +48,6 @@ int preprocess(const Args& args) {
             "again",
             options.output_prefix);
         return static_cast<int>(Exit::run_again);
-    } catch (const Error& error) {
-        // A wrong argument is usually wrong on all ranks. Ranks other than 0 wait, so that rank 0
-        // exits first and the launcher ends the job before they print the same message.
-        constexpr std::chrono::seconds rank0_exits(5);
-        if (error.code() == Exit::usage && launch.rank > 0)
-            std::this_thread::sleep_for(rank0_exits);
-        throw;
     }
 }
 

@@ -144,17 +144,6 @@ std::string slurm_job(const Environment& get) {
     return std::string(text_of(get, "SLURM_JOB_ID"));
 }
 
-std::string key_of_start(const Environment& get) {
-    std::string all;
-    for (const char* name :
-         {"PMIX_NAMESPACE", "OMPI_MCA_orte_precondition_transports", "OMPI_MCA_ess_base_jobid",
-          "SLURM_JOB_ID", "SLURM_STEP_ID", "SLURM_RESTART_COUNT", "PMI_JOBID"}) {
-        all += text_of(get, name);
-        all += '\n';
-    }
-    return fmt::format("{:016x}", hash64(all));
-}
-
 MeetingPoint meeting_point(const Launched& launched, const Environment& get) {
     MeetingPoint point = launched.by == Launcher::slurm ? meeting_point_of_slurm(get)
                                                         : meeting_point_of_torchrun(launched, get);

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The environment variables that launchers of parallel processes (mpirun, mpiexec, srun, torchrun)
 // set in each process: its rank, the number of ranks, and the address where the ranks connect.
-// Other code reads these variables through this header. lib/comm connects the ranks by MPI or TCP,
-// lib/cluster by files.
+// Other code reads these variables through this header. lib/comm connects the ranks by MPI or TCP.
 #pragma once
 
 #include <functional>
@@ -47,10 +46,6 @@ std::optional<i64> rank_on_host(const Environment& get = environment_of_process)
 
 // Returns the id of the Slurm job, for messages; an empty text outside of Slurm.
 std::string slurm_job(const Environment& get = environment_of_process);
-
-// Returns a key of this launch: a hash of the job ids that launchers set. All processes of a launch
-// get the same key. All launches without a job id have the same key.
-std::string key_of_start(const Environment& get = environment_of_process);
 
 // The address where the processes of torchrun, and of srun without MPI, connect over TCP.
 struct MeetingPoint {

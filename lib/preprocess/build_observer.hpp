@@ -18,7 +18,7 @@ class BuildObserver {
     BuildObserver& operator=(const BuildObserver&) = delete;
 
     // Called when encoding begins, before any call of stop_requested(). `total_bytes` is the size
-    // of this rank's inputs on disk; -1: unknown.
+    // of the inputs on disk; -1: unknown.
     virtual void begin(i64 total_bytes) = 0;
     // Called for each part before this run encodes the rest of the part. `done` has the counts of
     // the data that earlier runs have encoded.

@@ -25,7 +25,6 @@ struct BuildOptions {
     std::optional<i64> pad_to;         // --pad-vocab-size-to
     std::optional<std::string> shard;  // "i/n"
     i64 workers = 0;                   // threads; 0: one per core
-    double rank_timeout_s = 120;
 };
 
 }  // namespace lm::preprocess

@@ -11,7 +11,6 @@
 #include "base/log.hpp"
 #include "base/threads.hpp"
 #include "base/version.hpp"
-#include "cluster/file_rendezvous.hpp"
 #include "data/indexed/dataset_metadata.hpp"
 #include "io/json.hpp"
 #include "io/stream.hpp"
@@ -28,15 +27,12 @@ namespace {
 // The memory bound in lm-preprocess(1), minus the memory for chunks of ordinary lines.
 constexpr i64 long_lines_memory = i64{120} << 20;
 
-struct PartAborted {};  // thrown when another part of this rank has failed
+struct PartAborted {};  // thrown when another part has failed
 
 class DatasetBuild {
   public:
-    DatasetBuild(const BuildOptions& options, const Launched& launch, BuildObserver& observer)
-        : options_(options),
-          launch_(launch),
-          observer_(observer),
-          work_(options.output_prefix, options.keys) {}
+    DatasetBuild(const BuildOptions& options, BuildObserver& observer)
+        : options_(options), observer_(observer), work_(options.output_prefix, options.keys) {}
 
     BuildResult run() {
         load_tokenizer();
@@ -51,8 +47,6 @@ class DatasetBuild {
     }
 
   private:
-    bool is_rank0() const { return launch_.rank == 0; }
-
     void load_tokenizer() {
         tokenizer_ = text::load_tokenizer(options_.tokenizer);
         if (options_.append_eod && !tokenizer_->eod())
@@ -72,7 +66,7 @@ class DatasetBuild {
 
     void examine_inputs() {
         n_workers_ = options_.workers > 0 ? static_cast<int>(options_.workers) : available_cores();
-        plan_ = make_input_plan(options_, launch_.size, n_workers_);
+        plan_ = make_input_plan(options_, n_workers_);
     }
 
     // Returns the description of this run. Computes it on the first call only, because it reads
@@ -96,7 +90,7 @@ class DatasetBuild {
                         "--output-prefix",
                         difference);
         }
-        if (is_rank0()) work_.remove();  // a killed run may have left some of it
+        work_.remove();  // a killed run may have left some of it
         note("{}: complete already: nothing to do", work_.output_prefix(0));
         return true;
     }
@@ -119,33 +113,17 @@ class DatasetBuild {
 
     BuildResult run_in_work_directory() {
         const bool is_assembled = claim_work_directory();
-        cluster::FileRendezvous ranks(work_.path(), launch_, options_.rank_timeout_s);
-        ranks.join();
-        try {
-            // Only rank 0 has read the directory; the other ranks use its result.
-            ranks.publish("begin", is_assembled ? "complete" : "");
-            const bool only_publish =
-                launch_.size > 1 ? !ranks.gather("begin")[0].empty() : is_assembled;
-            if (!only_publish) build(ranks);
-            publish(ranks);
-            return {!only_publish, totals_, resumed_bytes_, work_.output_prefixes()};
-        } catch (const Error& error) {
-            if (ranks.leave(error.what())) throw JointError(error.code(), error.what());
-            throw;
-        } catch (const Stopped&) {
-            ranks.leave("stopped by a signal");
-            throw;
-        }
+        if (!is_assembled) build();
+        work_.publish(options_.force);
+        return {!is_assembled, totals_, resumed_bytes_, work_.output_prefixes()};
     }
 
-    // Rank 0 claims the work directory for all ranks. Returns whether the outputs in it are
-    // assembled.
+    // Returns whether the outputs in the work directory are assembled.
     bool claim_work_directory() {
         // Refuses existing outputs before the directory is created, unless an earlier run may have
         // published some of them.
         if (!options_.resume || !io::exists(work_.run_file()))
             work_.refuse_existing_outputs(options_.force);
-        if (!is_rank0()) return false;
         const auto found = work_.claim(options_.resume, options_.force);
         if (found == WorkDirectory::Found::complete) {
             adopt_parts();
@@ -163,32 +141,29 @@ class DatasetBuild {
 
     // Uses the number of parts of the run that wrote run.json, because the part files of that run
     // exist.
-    void adopt_parts() {
-        plan_.parts_per_rank = parts_of_same_run(work_.run_file(), description());
-    }
+    void adopt_parts() { plan_.n_parts = parts_of_same_run(work_.run_file(), description()); }
 
-    void build(cluster::FileRendezvous& ranks) {
+    void build() {
         adopt_parts();
-        observer_.begin(plan_.bytes_per_rank());
-        encode_parts(ranks);
-        exchange_records(ranks);
+        observer_.begin(plan_.shard_bytes());
+        encode_parts();
+        for (const PartRecord& record : records_) totals_ += record.totals;
         check_documents();
         metadata_.origin = origin_of(description());
         metadata_.origin["totals"] = io::Json(totals_.to_json());
-        assemble_outputs({work_, plan_, launch_, type_, n_workers_, metadata_}, records_, ranks);
+        assemble_outputs({work_, plan_, type_, n_workers_, metadata_}, records_);
     }
 
-    // Encodes this rank's parts, several at a time.
-    void encode_parts(cluster::FileRendezvous& ranks) {
+    // Encodes the parts, several at a time.
+    void encode_parts() {
         const int n_lanes = concurrent_parts(plan_, n_workers_);
         MemoryBudget budget(long_lines_memory);
         BadLineWarnings warnings;
         std::atomic<bool> failed{false};
-        records_.resize(static_cast<size_t>(plan_.parts_per_rank));
+        records_.resize(static_cast<size_t>(plan_.n_parts));
         ThreadPool lanes(n_lanes);
-        lanes.run(plan_.parts_per_rank, [&](i64 own, int) {
+        lanes.run(plan_.n_parts, [&](i64 part, int) {
             if (failed) return;
-            const i64 part = launch_.rank * plan_.parts_per_rank + own;
             const PartTask task{plan_.files,
                                 plan_.part(part),
                                 rules_,
@@ -200,10 +175,9 @@ class DatasetBuild {
                                 observer_,
                                 [&] {
                                     if (failed) throw PartAborted();
-                                    ranks.check();
                                 }};
             try {
-                records_[static_cast<size_t>(own)] = resume_and_encode(part, task);
+                records_[static_cast<size_t>(part)] = resume_and_encode(part, task);
             } catch (const PartAborted&) {
                 return;
             } catch (...) {
@@ -218,7 +192,7 @@ class DatasetBuild {
         restore_part_bin(work_, plan_, part);
         PartWriter writer =
             PartWriter::open(work_.journal(part), work_.part_stems(part), type_,
-                             plan_.n_parts() > 1 ? io::ReadAgain::yes : io::ReadAgain::no);
+                             plan_.n_parts > 1 ? io::ReadAgain::yes : io::ReadAgain::no);
         writer.resume([&] {
             if (observer_.stop_requested()) throw Stopped();
             task.check_others();
@@ -232,47 +206,16 @@ class DatasetBuild {
         return writer.record();
     }
 
-    // Exchanges records_ and resumed_bytes_, which then cover all ranks, and sets totals_.
-    // Collective.
-    void exchange_records(cluster::FileRendezvous& ranks) {
-        if (launch_.size > 1) {
-            std::string own = std::to_string(resumed_bytes_) + "\n";
-            for (const PartRecord& record : records_) own += record.to_line();
-            ranks.publish("done", own);
-            records_.clear();
-            resumed_bytes_ = 0;
-            for (const std::string& lines : ranks.gather("done")) add_records(lines);
-        }
-        for (const PartRecord& record : records_) totals_ += record.totals;
-    }
-
-    void add_records(std::string_view lines) {
-        resumed_bytes_ += std::stoll(std::string(data::next_line(lines)));
-        while (!lines.empty()) {
-            auto record = PartRecord::parse(data::next_line(lines), work_.path());
-            if (!record) run_error(work_.path(), "the part records that a rank sent are corrupt");
-            records_.push_back(std::move(*record));
-        }
-    }
-
     void check_documents() const {
         if (totals_.documents > 0) return;
         if (totals_.bad > 0 && plan_.shard.count == 1) {
             run_error(plan_.files.size() == 1 ? plan_.files[0].path : "--input",
                       "none of the {} lines can be used: check --json-keys", totals_.bad);
         }
-        if (is_rank0()) warn("{}: no documents: the output is empty", work_.output_prefix(0));
-    }
-
-    void publish(cluster::FileRendezvous& ranks) {
-        ranks.publish_last("end", "");
-        if (!is_rank0()) return;
-        if (launch_.size > 1) (void)ranks.gather("end");
-        work_.publish(options_.force);
+        warn("{}: no documents: the output is empty", work_.output_prefix(0));
     }
 
     const BuildOptions& options_;
-    const Launched& launch_;
     BuildObserver& observer_;
     WorkDirectory work_;
 
@@ -286,20 +229,18 @@ class DatasetBuild {
     int n_workers_ = 1;
     InputPlan plan_;
 
-    io::OrderedJson description_;  // null until the first call of description()
-    std::vector<PartRecord>
-        records_;            // records of this rank's parts; later of all parts of all ranks
-    BuildTotals totals_;     // totals of all ranks
-    std::mutex mutex_;       // guards the counts below while parts are encoded
-    i64 resumed_bytes_ = 0;  // bytes of this rank; later of all ranks
-    i64 n_skipped_ = 0;      // bad lines that this rank has skipped in this run
+    io::OrderedJson description_;      // null until the first call of description()
+    std::vector<PartRecord> records_;  // [parts]
+    BuildTotals totals_;
+    std::mutex mutex_;  // guards the counts below while parts are encoded
+    i64 resumed_bytes_ = 0;
+    i64 n_skipped_ = 0;  // bad lines that this run has skipped
 };
 
 }  // namespace
 
-BuildResult build_datasets(const BuildOptions& options, const Launched& launch,
-                           BuildObserver& observer) {
-    return DatasetBuild(options, launch, observer).run();
+BuildResult build_datasets(const BuildOptions& options, BuildObserver& observer) {
+    return DatasetBuild(options, observer).run();
 }
 
 }  // namespace lm::preprocess

@@ -15,7 +15,7 @@
 
 namespace lm::preprocess {
 
-// The arguments of encode_part(). The references are to objects that all parts of a rank share.
+// The arguments of encode_part(). The references are to objects that all parts share.
 struct PartTask {
     const std::vector<data::InputFile>& inputs;
     std::vector<data::InputPiece> pieces;  // pieces of the inputs, in order
@@ -26,8 +26,8 @@ struct PartTask {
     MemoryBudget& budget;
     BadLineWarnings& warnings;
     BuildObserver& observer;
-    // A function that the encoding calls several times per second. It throws when another part or
-    // rank has failed.
+    // A function that the encoding calls several times per second. It throws when another part has
+    // failed.
     std::function<void()> check_others;
 };
 

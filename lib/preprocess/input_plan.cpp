@@ -19,13 +19,13 @@ i64 parse_number(std::string_view text, const std::string& all) {
     return value;
 }
 
-// Returns the number of parts per rank. Each compressed input can be a part of its own, so that
+// Returns the number of parts. Each compressed input can be a part of its own, so that
 // several inputs are decompressed in parallel.
 i64 parts_for(const InputPlan& plan, int n_workers) {
     const i64 n_compressed = std::ranges::count_if(
         plan.files, [](const data::InputFile& f) { return !f.divisible && f.size >= 0; });
     if (n_workers == 1 || plan.input_bytes < 0) return 1;
-    return std::clamp<i64>(n_compressed / (plan.n_ranks * plan.shard.count), 1, 4 * n_workers);
+    return std::clamp<i64>(n_compressed / plan.shard.count, 1, 4 * n_workers);
 }
 
 // Checks an input that is not a regular file: throws if several processes would have to read it, or
@@ -37,11 +37,6 @@ void check_single_reader(const data::InputFile& file, const InputPlan& plan, boo
                     "several runs cannot read {}, which is not a regular file: give regular files, "
                     "or omit the flag",
                     name);
-    if (plan.n_ranks > 1)
-        run_error(name,
-                  "is not a regular file, so {} ranks cannot read it: give regular files, or start "
-                  "1 rank",
-                  plan.n_ranks);
     if (resume)
         usage_error("--resume",
                     "{} is not a regular file and cannot be read a second time: give regular files",
@@ -66,21 +61,20 @@ Shard parse_shard(const std::string& text) {
 
 std::vector<data::InputPiece> InputPlan::part(i64 index) const {
     if (input_bytes >= 0)
-        return data::share_of(files, shard.index * n_parts() + index, shard.count * n_parts());
+        return data::share_of(files, shard.index * n_parts + index, shard.count * n_parts);
     std::vector<data::InputPiece> pieces;
     for (size_t f = 0; f < files.size(); ++f) pieces.push_back({static_cast<int>(f), 0, -1});
     return pieces;
 }
 
-i64 InputPlan::bytes_per_rank() const {
-    return input_bytes < 0 ? -1 : input_bytes / shard.count / n_ranks;
+i64 InputPlan::shard_bytes() const {
+    return input_bytes < 0 ? -1 : input_bytes / shard.count;
 }
 
-InputPlan make_input_plan(const BuildOptions& options, int n_ranks, int n_workers) {
+InputPlan make_input_plan(const BuildOptions& options, int n_workers) {
     InputPlan plan;
     plan.files = data::examine_inputs(io::expand_inputs(options.inputs));
     if (options.shard) plan.shard = parse_shard(*options.shard);
-    plan.n_ranks = n_ranks;
     for (const data::InputFile& file : plan.files) {
         if (file.size < 0) {
             plan.input_bytes = -1;
@@ -89,7 +83,7 @@ InputPlan make_input_plan(const BuildOptions& options, int n_ranks, int n_worker
             plan.input_bytes += file.size;
         }
     }
-    plan.parts_per_rank = parts_for(plan, n_workers);
+    plan.n_parts = parts_for(plan, n_workers);
     return plan;
 }
 
@@ -97,7 +91,7 @@ int concurrent_parts(const InputPlan& plan, int n_workers) {
     i64 window = i64{1} << 20;
     for (const data::InputFile& file : plan.files) window = std::max(window, file.window);
     const i64 most = std::max<i64>(1, io::default_decoding_memory / window);
-    return static_cast<int>(std::min({plan.parts_per_rank, i64{n_workers}, most}));
+    return static_cast<int>(std::min({plan.n_parts, i64{n_workers}, most}));
 }
 
 }  // namespace lm::preprocess

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Divides the inputs of a build among shards, ranks and parts.
+// Divides the inputs of a build among shards and parts.
 #pragma once
 
 #include <string>
@@ -19,26 +19,23 @@ struct Shard {
 // Parses "i/n". Throws Error(usage) naming --shard.
 Shard parse_shard(const std::string& text);
 
-// A part is a range of the input that has its own output files. Part p of rank r has the number
-// r*parts_per_rank+p. The parts in order of their numbers form the shard.
+// A part is a range of the input that has its own output files. The parts in order of their numbers
+// form the shard.
 struct InputPlan {
     std::vector<data::InputFile> files;
     Shard shard;
-    int n_ranks = 1;
-    i64 parts_per_rank = 1;
+    i64 n_parts = 1;      // parts of the shard
     i64 input_bytes = 0;  // bytes of all files on disk; -1: unknown, so there is one part
 
-    i64 n_parts() const { return n_ranks * parts_per_rank; }  // parts of the shard
-    std::vector<data::InputPiece> part(i64 index) const;      // index in [0, n_parts())
-    i64 bytes_per_rank() const;                               // -1: unknown
+    std::vector<data::InputPiece> part(i64 index) const;  // index in [0, n_parts)
+    i64 shard_bytes() const;                              // -1: unknown
 };
 
 // Examines the inputs and divides them. Only one process can read an input such as a pipe, and only
-// once: for such an input, throws Error(usage) with --shard or --resume, and Error(failure) with
-// several ranks.
-InputPlan make_input_plan(const BuildOptions& options, int n_ranks, int n_workers);
+// once: for such an input, throws Error(usage) with --shard or --resume.
+InputPlan make_input_plan(const BuildOptions& options, int n_workers);
 
-// Returns how many parts of a rank are encoded at a time: at most one per worker, and fewer when
+// Returns how many parts are encoded at a time: at most one per worker, and fewer when
 // each decoder needs much memory.
 int concurrent_parts(const InputPlan& plan, int n_workers);
 

@@ -27,12 +27,11 @@ Outputs make_outputs(const AssemblyTask& task, const std::vector<PartRecord>& re
     return outputs;
 }
 
-// Copies this rank's parts to their places. If there is only one part, renames its .bin instead.
+// Copies the parts to their places. If there is only one part, renames its .bin instead.
 void place_parts(const AssemblyTask& task, Outputs& outputs, ThreadPool& pool) {
-    const bool is_single = task.plan.n_parts() == 1;
+    const bool is_single = task.plan.n_parts == 1;
     for (size_t k = 0; k < outputs.size(); ++k) {
-        pool.run(task.plan.parts_per_rank, [&](i64 own, int) {
-            const i64 part = task.launch.rank * task.plan.parts_per_rank + own;
+        pool.run(task.plan.n_parts, [&](i64 part, int) {
             const std::string stem = task.work.part_stem(part, k);
             outputs[k].place(part, stem, !is_single);
             if (is_single)
@@ -42,32 +41,16 @@ void place_parts(const AssemblyTask& task, Outputs& outputs, ThreadPool& pool) {
     }
 }
 
-// Returns the digests of all blocks; those of other ranks' blocks are empty. Block b belongs to
-// rank b % launch.size.
-BlockDigests digest_own_blocks(const AssemblyTask& task, const Outputs& outputs, ThreadPool& pool) {
+BlockDigests digest_blocks(const Outputs& outputs, ThreadPool& pool) {
     BlockDigests digests;
     for (const data::DatasetAssembly& output : outputs) {
         std::vector<std::string>& blocks =
             digests.emplace_back(static_cast<size_t>(output.n_blocks()));
-        const i64 own = ceil_div(output.n_blocks() - task.launch.rank, i64{task.launch.size});
-        pool.run(std::max<i64>(own, 0), [&](i64 i, int) {
-            const i64 block = task.launch.rank + i * task.launch.size;
+        pool.run(output.n_blocks(), [&](i64 block, int) {
             blocks[static_cast<size_t>(block)] = output.block_digest(block);
         });
     }
     return digests;
-}
-
-// Fills in the digests that the other ranks have published. Only rank 0 calls it.
-void add_digests_of_others(const AssemblyTask& task, const std::vector<std::string>& published,
-                           BlockDigests& digests) {
-    for (size_t rank = 0; rank < published.size(); ++rank) {
-        const auto theirs = io::parse_json(published[rank], task.work.path()).get<BlockDigests>();
-        for (size_t k = 0; k < digests.size(); ++k) {
-            for (size_t b = rank; b < digests[k].size(); b += published.size())
-                digests[k][b] = theirs[k][b];
-        }
-    }
 }
 
 void write_metadata(const AssemblyTask& task, const Outputs& outputs, const BlockDigests& digests) {
@@ -81,23 +64,15 @@ void write_metadata(const AssemblyTask& task, const Outputs& outputs, const Bloc
 
 }  // namespace
 
-void assemble_outputs(const AssemblyTask& task, const std::vector<PartRecord>& records,
-                      cluster::FileRendezvous& ranks) {
-    const bool is_alone = task.launch.size == 1;
+void assemble_outputs(const AssemblyTask& task, const std::vector<PartRecord>& records) {
     Outputs outputs = make_outputs(task, records);
     ThreadPool pool(static_cast<int>(std::min<i64>(task.n_threads, max_threads)));
     place_parts(task, outputs, pool);
-    ranks.publish("placed", "");
-    if (!is_alone) (void)ranks.gather("placed");
-    BlockDigests digests = digest_own_blocks(task, outputs, pool);
-    if (!is_alone) ranks.publish("digests", io::Json(digests).dump());
-    if (task.launch.rank != 0) return;
-    if (!is_alone) add_digests_of_others(task, ranks.gather("digests"), digests);
-    write_metadata(task, outputs, digests);
+    write_metadata(task, outputs, digest_blocks(outputs, pool));
 }
 
 void restore_part_bin(const WorkDirectory& work, const InputPlan& plan, i64 part) {
-    if (plan.n_parts() > 1) return;
+    if (plan.n_parts > 1) return;
     for (size_t k = 0; k < work.n_keys(); ++k) {
         const std::string bin = data::DatasetPart::bin_of(work.part_stem(part, k));
         if (!io::exists(bin) && io::exists(work.assembled(k, ".bin")))

@@ -19,7 +19,7 @@ constexpr i64 end_bytes = i64{1} << 16;  // bytes of a file's start and end that
 // Version of the work directory's files. Increase this number when the new program cannot resume
 // the work of an older program, or writes other bytes for the same input. Builds with the same
 // version can resume each other's work.
-constexpr int work_version = 2;
+constexpr int work_version = 3;
 
 io::OrderedJson describe_input(const data::InputFile& input) {
     io::OrderedJson j;
@@ -44,7 +44,7 @@ struct EarlierRun {
         io::Json description;
     };
     io::Json description;
-    i64 parts_per_rank;
+    i64 n_parts;
     std::string tool;
     std::vector<Input> inputs;
 };
@@ -52,8 +52,8 @@ struct EarlierRun {
 EarlierRun read_earlier_run(const std::string& path) {
     try {
         EarlierRun run{io::read_json(path), 0, "", {}};
-        run.parts_per_rank = io::json_get<i64>(run.description, "parts_per_rank", path);
-        if (run.parts_per_rank < 1) run_error(path, "'parts_per_rank' is below 1");
+        run.n_parts = io::json_get<i64>(run.description, "parts", path);
+        if (run.n_parts < 1) run_error(path, "'parts' is below 1");
         run.tool = io::json_get<std::string>(run.description, "tool", path);
         for (io::Json& input :
              io::json_get<std::vector<io::Json>>(run.description, "inputs", path)) {
@@ -104,14 +104,13 @@ io::OrderedJson describe_run(const InputPlan& plan, const BuildOptions& options,
     j["format"] = "lm-preprocess work";
     j["version"] = work_version;
     j["tool"] = fmt::format("lm-preprocess {}", version());
-    j["parts_per_rank"] = plan.parts_per_rank;
+    j["parts"] = plan.n_parts;
     j["tokenizer"] = tokenizer.digest();
     j["--json-keys"] = options.keys;
     j["--append-eod"] = options.append_eod;
     j["--keep-empty"] = options.keep_empty;
     j["--on-bad-line"] = options.on_bad_line;
     j["--shard"] = fmt::format("{}/{}", plan.shard.index, plan.shard.count);
-    j["number of ranks"] = plan.n_ranks;
     j["inputs"] = io::OrderedJson::array();
     for (const data::InputFile& file : plan.files) j["inputs"].push_back(describe_input(file));
     return j;
@@ -146,7 +145,7 @@ std::string difference_of_origins(const io::Json& existing, const io::Json& curr
 i64 parts_of_same_run(const std::string& path, const io::OrderedJson& current) {
     const EarlierRun run = read_earlier_run(path);
     for (const auto& [key, value] : current.items()) {
-        if (key == "parts_per_rank" || key == "inputs" || key == "tool") continue;
+        if (key == "parts" || key == "inputs" || key == "tool") continue;
         const std::string was =
             run.description.contains(key) ? run.description[key].dump() : "nothing";
         if (was == value.dump()) continue;
@@ -158,7 +157,7 @@ i64 parts_of_same_run(const std::string& path, const io::OrderedJson& current) {
     if (run.tool != current["tool"].get<std::string>())
         note("{}: written by {}, resumed by {}", path, run.tool,
              current["tool"].get<std::string>());
-    return run.parts_per_rank;
+    return run.n_parts;
 }
 
 }  // namespace lm::preprocess

@@ -27,7 +27,7 @@ io::Json origin_of(const io::OrderedJson& description);
 // there is no difference.
 std::string difference_of_origins(const io::Json& existing, const io::Json& current);
 
-// Reads the run.json of an earlier run at `path` and returns its number of parts per rank. Throws
+// Reads the run.json of an earlier run at `path` and returns its number of parts. Throws
 // Error(usage) naming the first difference to `current`, Error(failure) when the file is corrupt. A
 // different number of parts is allowed. If another build of the program wrote the file, only prints
 // a note.

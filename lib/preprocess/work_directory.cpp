@@ -53,18 +53,10 @@ bool is_of_whole(std::string_view name) {
            (name == ".bin" || name == ".idx" || name == ".json");
 }
 
-bool is_of_ranks(std::string_view name) {
-    constexpr const char* launch = "0123456789abcdefghijklmnopqrstuvwxyz";
-    if (!consume(name, "ranks")) return false;
-    return name.empty() ||
-           (consume(name, ".") && !name.empty() && name.find_first_not_of(launch) == name.npos);
-}
-
 bool is_own(const std::string& directory, const std::string& name) {
     struct stat status {};
     if (::lstat((directory + "/" + name).c_str(), &status) != 0)
         return true;  // the file was removed meanwhile
-    if (S_ISDIR(status.st_mode)) return is_of_ranks(name);
     return S_ISREG(status.st_mode) && (name == "lock" || is_of_part(name) || is_of_whole(name));
 }
 

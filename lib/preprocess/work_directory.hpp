@@ -8,7 +8,6 @@
 //   part-I.journal        how far part I was encoded (part_journal.hpp)
 //   key-K.bin .idx .json  the assembled outputs
 //   complete              present when the outputs are assembled and need only be renamed
-//   ranks/                files that the ranks exchange (cluster/file_rendezvous.hpp)
 // Any other file belongs to the user and is never removed.
 #pragma once
 

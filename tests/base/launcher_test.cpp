@@ -168,12 +168,3 @@ TEST_CASE("the first host of a node list") {
     CHECK(first_host("rack[1-2]node[3-4]") == "rack1node3");
     CHECK(first_host("") == "");
 }
-
-TEST_CASE("key_of_start: equal in all processes of a launch, different in the next launch") {
-    Variables variables{srun};
-    const std::string key = key_of_start(variables.get());
-    variables.values["SLURM_PROCID"] = "4";
-    CHECK(key_of_start(variables.get()) == key);
-    variables.values["SLURM_STEP_ID"] = "3";
-    CHECK(key_of_start(variables.get()) != key);
-}

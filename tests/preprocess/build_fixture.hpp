@@ -45,9 +45,7 @@ struct BuildFixture {
         io::write_file(dir / name, text, io::Overwrite::yes);
         options.inputs.push_back(dir / name);
     }
-    preprocess::BuildResult build() {
-        return preprocess::build_datasets(options, Launched{}, observer);
-    }
+    preprocess::BuildResult build() { return preprocess::build_datasets(options, observer); }
     std::string output(const std::string& suffix) const {
         return io::read_file(options.output_prefix + "_text_document" + suffix);
     }

@@ -31,7 +31,7 @@ std::vector<data::InputPiece> all_pieces(InputPlan plan, i64 n_shards) {
     std::vector<data::InputPiece> pieces;
     plan.shard.count = n_shards;
     for (plan.shard.index = 0; plan.shard.index < n_shards; ++plan.shard.index) {
-        for (i64 part = 0; part < plan.n_parts(); ++part) {
+        for (i64 part = 0; part < plan.n_parts; ++part) {
             for (const data::InputPiece& piece : plan.part(part)) pieces.push_back(piece);
         }
     }
@@ -55,8 +55,7 @@ TEST_CASE("--shard i/n is parsed, anything else is refused by name") {
 
 TEST_CASE("the parts of all shards cover every byte once, in order") {
     InputPlan plan = plan_of_sizes({1000, 1, 77, 500}, true);
-    plan.n_ranks = GENERATE(1, 3);
-    plan.parts_per_rank = GENERATE(1, 4);
+    plan.n_parts = GENERATE(1, 4);
     i64 file = 0, end = 0;
     for (const data::InputPiece& piece : all_pieces(plan, 5)) {
         if (piece.file != file) {
@@ -73,7 +72,7 @@ TEST_CASE("the parts of all shards cover every byte once, in order") {
 
 TEST_CASE("a compressed file belongs whole to one part") {
     InputPlan plan = plan_of_sizes({100, 100, 100}, false);
-    plan.parts_per_rank = 2;
+    plan.n_parts = 2;
     const auto pieces = all_pieces(plan, 2);
     REQUIRE(pieces.size() == 3);
     for (size_t i = 0; i < 3; ++i) {
@@ -91,56 +90,49 @@ TEST_CASE("compressed files are parts of their own, up to four for each worker")
         io::write_file(path, "\x1f\x8b\x08" + std::string(20, '\0'), io::Overwrite::no);
         options.inputs.push_back(path);
     }
-    CHECK(make_input_plan(options, 1, 1).parts_per_rank == 1);
-    CHECK(make_input_plan(options, 1, 2).parts_per_rank == 8);
-    CHECK(make_input_plan(options, 1, 16).parts_per_rank == 20);
-    CHECK(make_input_plan(options, 4, 16).parts_per_rank == 5);
+    CHECK(make_input_plan(options, 1).n_parts == 1);
+    CHECK(make_input_plan(options, 2).n_parts == 8);
+    CHECK(make_input_plan(options, 16).n_parts == 20);
     options.shard = "1/2";
-    CHECK(make_input_plan(options, 1, 16).parts_per_rank == 10);
+    CHECK(make_input_plan(options, 16).n_parts == 10);
 }
 
 TEST_CASE("fewer parts are encoded at a time when their decoders need much memory") {
     InputPlan plan = plan_of_sizes({1000, 1000, 1000, 1000}, false);
-    plan.parts_per_rank = 4;
+    plan.n_parts = 4;
     CHECK(concurrent_parts(plan, 2) == 2);
     CHECK(concurrent_parts(plan, 16) == 4);
     plan.files[1].window = io::default_decoding_memory;
     CHECK(concurrent_parts(plan, 16) == 1);
 }
 
-TEST_CASE("plain files are one part, and their bytes are divided among shards and ranks") {
+TEST_CASE("plain files are one part, and their bytes are divided among shards") {
     const test::TempDir dir(test::memory_root());
     io::write_file(dir / "a.jsonl", std::string(1200, '\n'), io::Overwrite::no);
     BuildOptions options;
     options.inputs = {dir / "a.jsonl"};
     options.shard = "2/3";
-    const InputPlan plan = make_input_plan(options, 4, 16);
-    CHECK(plan.parts_per_rank == 1);
-    CHECK(plan.n_parts() == 4);
+    const InputPlan plan = make_input_plan(options, 16);
+    CHECK(plan.n_parts == 1);
     CHECK(plan.input_bytes == 1200);
-    CHECK(plan.bytes_per_rank() == 100);
+    CHECK(plan.shard_bytes() == 400);
 }
 
 TEST_CASE("an input that is read once can neither be divided nor resumed") {
     BuildOptions options;
     options.inputs = {"/dev/null"};
-    const InputPlan plan = make_input_plan(options, 1, 16);
+    const InputPlan plan = make_input_plan(options, 16);
     CHECK(plan.input_bytes == -1);
-    CHECK(plan.bytes_per_rank() == -1);
+    CHECK(plan.shard_bytes() == -1);
     CHECK(plan.part(0).size() == 1);
-    const auto refused = [&](int n_ranks) {
-        return test::caught([&] { make_input_plan(options, n_ranks, 1); });
-    };
-    CHECK(refused(2).message ==
-          "/dev/null: is not a regular file, so 2 ranks cannot read it: give regular files, or "
-          "start 1 rank");
+    const auto refused = [&] { return test::caught([&] { make_input_plan(options, 1); }); };
     options.resume = true;
-    CHECK(refused(1).message ==
+    CHECK(refused().message ==
           "--resume: /dev/null is not a regular file and cannot be read a second time: give "
           "regular files");
     options.shard = "0/2";
-    CHECK(refused(1).message ==
+    CHECK(refused().message ==
           "--shard: several runs cannot read /dev/null, which is not a regular file: give regular "
           "files, or omit the flag");
-    CHECK(refused(1).code == Exit::usage);
+    CHECK(refused().code == Exit::usage);
 }

@@ -27,7 +27,7 @@ struct DescriptionFixture {
             options.inputs.push_back(dir / name);
     }
     io::OrderedJson describe() const {
-        return describe_run(make_input_plan(options, 1, 1), options, *tokenizer);
+        return describe_run(make_input_plan(options, 1), options, *tokenizer);
     }
     // Writes run.json as an earlier run with this run's description, altered by `change`.
     template <typename Change>
@@ -45,7 +45,7 @@ struct DescriptionFixture {
 
 TEST_CASE("the same run is resumed with the number of parts of the earlier one") {
     const DescriptionFixture f;
-    f.write_earlier([](io::OrderedJson& j) { j["parts_per_rank"] = 7; });
+    f.write_earlier([](io::OrderedJson& j) { j["parts"] = 7; });
     CHECK(parts_of_same_run(f.dir / "run.json", f.describe()) == 7);
 }
 
@@ -59,7 +59,7 @@ TEST_CASE("a run with other options or another tokenizer is refused") {
     f.write_earlier([](io::OrderedJson& j) { j["tokenizer"] = "xxh3:other"; });
     CHECK(f.resume().says("tokenizer"));
     f.write_earlier([](io::OrderedJson& j) { j["version"] = 0; });
-    CHECK(f.resume().says("version 0, not 2"));
+    CHECK(f.resume().says("version 0, not 3"));
 }
 
 TEST_CASE("a run with other or changed inputs is refused by name") {
@@ -83,7 +83,7 @@ TEST_CASE("a corrupt description is an error that names the remedy") {
     };
     CHECK(error_of("{").says("corrupt (not valid JSON"));
     CHECK(error_of("{}").says("give --force without --resume to start again"));
-    CHECK(error_of("{\"parts_per_rank\": 0}").says("corrupt ('parts_per_rank' is below 1)"));
+    CHECK(error_of("{\"parts\": 0}").says("corrupt ('parts' is below 1)"));
     CHECK(error_of("{}").code == Exit::failure);
 }
 
