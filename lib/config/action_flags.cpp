@@ -14,8 +14,7 @@ const Fields<ActionFlags>& action_fields() {
          .metavar = "N",
          .help = "number of ranks to plan for, instead of the number of started ranks; lm-train "
                  "accepts it with --dry-run only",
-         .block = Block::parallel,
-         .derived = Derived::counted},
+         .block = Block::parallel},
         {.option = "--show-samples",
          .member = &S::show_samples,
          .metavar = "A-B",

@@ -10,28 +10,24 @@ const Fields<DeviceFlags>& device_fields() {
          .member = &S::choice,
          .help = "device to compute on; auto: a GPU where one is usable, else the CPU",
          .choices = {"auto", "cpu", "cuda"},
-         .block = Block::run,
-         .derived = Derived::combined},
+         .block = Block::run},
         {.option = "--attention-backend",
          .member = &S::attention_backend,
          .help = "attention kernels on a GPU; auto: cuDNN where it is installed and supports the "
                  "shapes; fused: as auto, but an error if cuDNN is not installed; any other value: "
                  "lm-train's flash attention",
          .choices = {"auto", "flash", "fused", "unfused", "local"},
-         .block = Block::training,
-         .derived = Derived::combined},
+         .block = Block::training},
         {.option = "--deterministic-mode",
          .member = &S::deterministic_mode,
          .help = "give bit-identical results in every run on the same GPUs: use lm-train's "
                  "attention kernels, the first algorithm that cuBLASLt proposes (no --autotune), "
                  "and NCCL without NVLS",
-         .block = Block::training,
-         .derived = Derived::combined},
+         .block = Block::training},
         {.option = "--allow-tf32",
          .member = &S::allow_tf32,
          .help = "let a GPU round the operands of fp32 matrix products to TF32 (10-bit mantissa)",
-         .block = Block::run,
-         .derived = Derived::moved},
+         .block = Block::run},
         {.option = "--autotune",
          .member = &S::autotune,
          .metavar = "DIR",
@@ -39,8 +35,7 @@ const Fields<DeviceFlags>& device_fields() {
                  "and keep the choices in DIR; choices found in DIR are used without measuring; "
                  "off: the first algorithm that cuBLASLt proposes; default: autotune in the "
                  "directory of --save; off without --save or with --deterministic-mode",
-         .block = Block::run,
-         .derived = Derived::combined},
+         .block = Block::run},
         {.option = "--tensor-comm-sms",
          .member = &S::tensor_comm_sms,
          .metavar = "N",
@@ -48,15 +43,13 @@ const Fields<DeviceFlags>& device_fields() {
                  "and the largest number of NCCL thread blocks in such a collective; 0: matrix "
                  "products use all SMs, and collectives have no limit; default: computed from the "
                  "widths of the model and the number of tensor ranks, at most 23",
-         .block = Block::run,
-         .derived = Derived::moved},
+         .block = Block::run},
         {.option = "--threads",
          .member = &S::threads,
          .metavar = "N",
          .help = "CPU threads of each rank; default: all usable cores, shared equally by the ranks "
                  "of a host",
-         .block = Block::run,
-         .derived = Derived::combined},
+         .block = Block::run},
     };
     return fields;
 }

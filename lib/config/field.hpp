@@ -57,16 +57,6 @@ enum class OnResume {
                    // samples
 };
 
-// The reason why a field's value in JSON is not the value of `member`. train/resolve/run_json.cpp
-// computes the values of derived fields.
-enum class Derived {
-    no,
-    moved,      // RunConfig keeps the value in the type that uses it, such as TrainerConfig
-    combined,   // the value depends on several flags, or on a flag and a preset or the ranks
-    counted,    // the value is computed from the ranks, the model or the schedule
-    canonical,  // the flag accepts several spellings of the value, JSON has one
-};
-
 template <typename Section>
 struct Field {
     using Member = std::variant<std::monostate, bool Section::*, i64 Section::*, double Section::*,
@@ -83,7 +73,6 @@ struct Field {
     std::string_view name;        // name in JSON; empty: the option's name
     bool clears = false;          // the option sets a bool to false
     bool optional_value = false;  // without a value, the option sets the first of `choices`
-    Derived derived = Derived::no;
     OnResume on_resume = OnResume::noted;
 
     // Returns the key in JSON: `name`, or if it is empty, the option's first name with '_' instead

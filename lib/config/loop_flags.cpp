@@ -21,7 +21,7 @@ const Fields<ValidationFlags>& validation_fields() {
          .metavar = "N",
          .help = "sequences of a validation batch; default: --global-batch-size",
          .block = Block::validation},
-        {.block = Block::validation, .name = "samples", .derived = Derived::counted},
+        {.block = Block::validation, .name = "samples"},
     };
     return fields;
 }
@@ -113,8 +113,7 @@ const Fields<StoppingFlags>& fault_fields() {
          .member = &S::skip_ranges,
          .metavar = "A-B",
          .help = "consume the batches of iterations A to B without training on them",
-         .block = Block::training,
-         .derived = Derived::canonical},
+         .block = Block::training},
     };
     return fields;
 }

@@ -18,8 +18,8 @@ TEST_CASE("the fields of a section are options and JSON in the same order") {
     CHECK(flags.save == "out");
     CHECK(flags.override_schedule);
     io::OrderedJson json;
-    add_json(json, Block::checkpoints, load_fields(), flags, {});
-    add_json(json, Block::checkpoints, save_fields(), flags, {});
+    add_json(json, Block::checkpoints, load_fields(), &flags, {});
+    add_json(json, Block::checkpoints, save_fields(), &flags, {});
     std::vector<std::string> keys;
     for (const auto& [key, value] : json.items()) keys.push_back(key);
     std::vector<std::string> printed;
@@ -36,14 +36,19 @@ TEST_CASE("the fields of a section are options and JSON in the same order") {
     CHECK(json["save_interval"] == 5000);
 }
 
-TEST_CASE("a derived field has the value of the resolved configuration") {
+TEST_CASE("a resolved value replaces the value of the flag, and a discarded one omits its key") {
+    const ValidationFlags flags;
     io::OrderedJson json;
-    add_json(json, Block::validation, validation_fields(), {}, {{"samples", 12}});
+    add_json(json, Block::validation, validation_fields(), &flags, {{"samples", 12}});
     CHECK(json["samples"] == 12);
     CHECK(json["eval_interval"] == 1000);
+    io::OrderedJson resolved;
+    resolved["eval_interval"] = io::OrderedJson(io::OrderedJson::value_t::discarded);
     io::OrderedJson without;
-    add_json(without, Block::validation, validation_fields(), {}, {});
-    CHECK_FALSE(without.contains("samples"));
+    add_json(without, Block::validation, validation_fields(), &flags, resolved);
+    CHECK_FALSE(without.contains("eval_interval"));
+    CHECK_THROWS(add_json<ValidationFlags>(without, Block::validation, validation_fields(), nullptr,
+                                           resolved));
 }
 
 TEST_CASE("fields that a resumed run refuses to change") {

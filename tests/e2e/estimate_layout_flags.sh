@@ -20,7 +20,7 @@ check_row() {
         >config.json 2>config.err || fail "lm-train $flags: $(cat config.err)"
     expected=$(jq -c '[.tp, .pp, .dp, .micro_batch, .chunks, .recompute, .zero]' <<<"$row")
     got=$(jq -c '.parallel as $p | [$p.tensor_model_parallel_size, $p.pipeline_model_parallel_size, $p.data_parallel_size,
-        .micro_batch_size, $p.virtual_pipeline_chunks, $p.recompute_granularity, $p.zero_stage]' config.json)
+        .schedule.micro_batch_size, $p.virtual_pipeline_chunks, $p.recompute_granularity, $p.zero_stage]' config.json)
     [ "$got" = "$expected" ] || fail "$flags: lm-train has $got instead of $expected: $(cat config.json)"
     n_checked=$((n_checked + 1))
 }

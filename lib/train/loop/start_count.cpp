@@ -60,8 +60,8 @@ i64 earlier_starts(const std::string& path, i64 iteration, const std::string& co
 
 std::string digest_for_count(const RunConfig& config) {
     io::OrderedJson flags = to_json(config);
-    for (const char* key : {"stopping", "logging", "command_line", "parallel", "threads",
-                            "micro_batch_size", "memory_bytes"}) {
+    for (const char* key :
+         {"stopping", "logging", "command_line", "parallel", "threads", "memory_bytes"}) {
         flags.erase(key);
     }
     flags["schedule"].erase("micro_batch_size");

@@ -73,7 +73,7 @@ std::string_view name_of(spec::PipelineBalance balance) {
     return "?";
 }
 
-// Returns the values of the derived fields of Block::parallel.
+// The functions below return the resolved values of a block (config::add_json).
 OrderedJson parallel_values(const RunConfig& config) {
     const spec::ParallelConfig& parallel = config.trainer.parallel;
     const spec::Recompute& recompute = parallel.recompute;
@@ -98,10 +98,13 @@ OrderedJson parallel_values(const RunConfig& config) {
 
 void add_kernels(OrderedJson& json, const TrainerConfig& trainer) {
     using enum spec::GpuAttention;
+    const OrderedJson omitted(OrderedJson::value_t::discarded);
     const bool automatic_kernels = trainer.attention == automatic;
     json["attention_backend"] =
-        automatic_kernels ? "auto" : (trainer.attention == flash ? "flash" : "fused");
-    json["deterministic_mode"] = trainer.deterministic;
+        !trainer.cuda
+            ? omitted
+            : (automatic_kernels ? "auto" : (trainer.attention == flash ? "flash" : "fused"));
+    json["deterministic_mode"] = trainer.cuda ? OrderedJson(trainer.deterministic) : omitted;
 }
 
 void add_rates(OrderedJson& json, const optim::Schedule& schedule) {
@@ -126,7 +129,7 @@ OrderedJson training_values(const RunConfig& config) {
         {"rampup_batch_size", ramp_json(config.schedule.ramp())},
         {"step_batch_size_schedule", steps_json(config.schedule.ramp(), model.seq_length)},
         {"micro_batch_size", config.trainer.micro_batch},
-        {"seq_length", model.seq_length},
+        {"seq_length", OrderedJson::value_t::discarded},  // the model has it
         {"lr", rate.max},
         {"min_lr", rate.min},
         {"lr_decay_style", name_of(rate.style)},
@@ -144,7 +147,7 @@ OrderedJson training_values(const RunConfig& config) {
         {"fp16", weights == DType::fp16},
         {"bf16", weights == DType::bf16}};
     add_rates(json, config.schedule);
-    if (config.trainer.cuda) add_kernels(json, config.trainer);
+    add_kernels(json, config.trainer);
     return json;
 }
 
@@ -156,8 +159,7 @@ OrderedJson run_values(const RunConfig& config) {
             {"threads", config.trainer.n_threads}};
 }
 
-// Returns the section of type Section in `config`; nullptr when RunConfig does not store it, so
-// that all of its fields are derived.
+// Returns the section of type Section in `config`; nullptr when RunConfig does not store it.
 template <typename Section>
 const Section* section_of(const RunConfig& config) {
     if constexpr (std::is_same_v<Section, config::ValidationFlags>) return &config.validation;
@@ -177,18 +179,13 @@ const Section* section_of(const RunConfig& config) {
     return nullptr;
 }
 
-// Returns all fields of `block` in the order of the tables. `derived` has the values of the derived
-// fields.
-OrderedJson block_json(const RunConfig& config, Block block, const OrderedJson& derived) {
+// Returns all fields of `block` in the order of the tables.
+OrderedJson block_json(const RunConfig& config, Block block, const OrderedJson& resolved) {
     OrderedJson json = OrderedJson::object();
     config::for_each_section([&]<typename S>(const config::Fields<S>& fields) {
         const bool scales_loss = config.trainer.precision.weights == DType::fp16;
         if (std::is_same_v<S, spec::LossScaleConfig> && !scales_loss) return;
-        if (const S* section = section_of<S>(config)) {
-            config::add_json(json, block, fields, *section, derived);
-        } else {
-            config::add_derived_json(json, block, fields, derived);
-        }
+        config::add_json(json, block, fields, section_of<S>(config), resolved);
     });
     return json;
 }
@@ -208,11 +205,10 @@ OrderedJson training_json(const RunConfig& config) {
 
 OrderedJson to_json(const RunConfig& config) {
     OrderedJson json = {{"model", ckpt::to_json(config.trainer.model)}};
-    const auto add = [&](Block block, const OrderedJson& derived) {
-        json[name_of(block)] = block_json(config, block, derived);
+    const auto add = [&](Block block, const OrderedJson& resolved) {
+        json[name_of(block)] = block_json(config, block, resolved);
     };
     add(Block::parallel, parallel_values(config));
-    json["micro_batch_size"] = config.trainer.micro_batch;
     json.update(block_json(config, Block::run, run_values(config)));
     json["train_iterations"] = config.schedule.total_iterations();
     add(Block::training, training_values(config));
