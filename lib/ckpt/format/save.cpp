@@ -1,4 +1,41 @@
 // SPDX-License-Identifier: Apache-2.0
+// Why a directory that is renamed, with a manifest that is written last, and `latest` in addition.
+//
+// A step consists of up to thousands of files of thousands of processes, and a file system has no
+// transaction over several files. It has one operation that no reader sees half done, rename(). So
+// all files of a step are written below a name that every reader ignores, and one rename publishes
+// them.
+//
+// Megatron-LM and DeepSpeed write into the directory with the final name, and afterwards replace a
+// text file that names the step. A save that is killed then leaves a directory that looks like a
+// step. Only a program that reads the text file first can know that it is none; rsync, a script
+// that keeps the newest three, and a user who gives the iteration do not. And where each rank
+// writes by torch.save, a second save under an existing number, after a rollback, overwrites the
+// old files one by one, so that a crash leaves a mixture of two steps. Here the old and the new
+// directory exchange their names.
+//
+// - The manifest is last because it has the digests of the index parts, which their writers compute
+//   while they write. So its existence proves that all writers have finished, also for a program
+//   that sees the directory under its temporary name.
+// - Each writer flushes its own files. The committer cannot do that for the others: fsync() on one
+//   node does not write what is in the page cache of another node. The order matters, because a
+//   file system may make a rename durable before the content of the renamed files.
+// - `latest` is needed although the newest directory could be found by listing. A rollback
+//   (ckpt/history/rollback.hpp) abandons several steps at once, and the replacement of this one
+//   file is its commit; the renames that follow are not atomic together. `latest` is replaced after
+//   the rename of a new step, because in the other order a crash leaves the name of a step that
+//   does not exist. In this order a crash costs the iterations since the previous step.
+// - The generation is read again immediately before the rename. A node that was cut off from the
+//   network for an hour may arrive here while another run has already replaced its run.
+//
+// The price is room: the disk holds one step more while a step is saved. And all ranks must have
+// written before any file counts, so that one slow node delays the whole step, although by default
+// not the training, which continues meanwhile.
+//
+// tests/ckpt/save_fault_test.cpp fails or kills the save at each of its operations, and
+// save_reorder_test.cpp loses each operation that is not durable, as a power failure may. An object
+// store has no rename of directories. For one, the manifest under a unique name would have to be
+// the only commit, and `latest` the only list of steps.
 #include "ckpt/format/save.hpp"
 
 #include <fcntl.h>
