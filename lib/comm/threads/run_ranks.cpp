@@ -1,4 +1,41 @@
 // SPDX-License-Identifier: Apache-2.0
+// Why ranks can be threads, and why their time can be virtual.
+//
+// All code above comm::Group is the same for each backend, so the question is where most tests of
+// it run. Trainers are usually tested under their launcher: torchrun or mpirun starts processes, on
+// as many GPUs as the layout needs. Such a test starts slowly, cannot be stepped through in a
+// debugger, shows a race to no sanitizer because each process is alone, and sees the memory of one
+// rank only.
+//
+// As threads, eight ranks are a function call. tests/parallel/layouts_test.cpp trains every pair of
+// settings of a layout (tensor, pipeline and data parallelism, ZeRO, recomputation and others), for
+// three architectures, as a unit test, and compares losses, gradient norms and weights with those
+// of one rank. The thread and address sanitizers see all ranks at once.
+//
+// This backend is stricter than the others where they are lenient by accident:
+//
+// - A send always waits for its receive. MPI buffers small messages, so an exchange that can
+//   deadlock passes with a small model and hangs with a large one. Here it hangs with any, until
+//   the timeout reports it.
+// - Operations that do not match are always an error that names both; MPI checks on request.
+// - Sums have the order of the members, so that two runs can be compared bitwise.
+//
+// Costs and limits. Globals are shared: state that should exist once for a rank must be a member of
+// an object that the rank owns. It does not show what belongs to processes: signals, exit codes, a
+// rank that is killed, memory of a host, the libraries themselves. Those have tests under mpirun,
+// torchrun and Slurm (tests/e2e), and tests/comm/conformance.cpp runs the same cases on every
+// backend, so that what passes on threads means something for MPI.
+//
+// Virtual time answers another question: whether communication is hidden behind computation. On a
+// shared machine a measurement of that is noise, and a limit on it a test that fails on a busy day.
+// With a clock for each rank the real StageTransfers and DataParallel run on links of a given
+// latency and bandwidth, and tests/parallel/schedule_time_test.cpp requires the idle time of up to
+// 64 stages to be within 2 % of the formula. The result is the same on every machine, and takes
+// milliseconds. bench/node_check.cpp plays 1000 hosts in the same way.
+//
+// The model has no congestion, because channels do not share bandwidth. Whoever needs that, for
+// example for a study of rings across switches, must give channels a common link; a simulator of
+// networks was not wanted.
 #include "comm/threads/run_ranks.hpp"
 
 #include <thread>
