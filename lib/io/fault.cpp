@@ -1,4 +1,39 @@
 // SPDX-License-Identifier: Apache-2.0
+// Why faults are injected inside of lib/io, in the programs that users run.
+//
+// Code after a failed write or rename runs rarely, on the day on which it matters most. It is
+// correct only if a test has run it, for each operation and not for the two that somebody thought
+// of. So a test needs to make the k-th operation fail, for every k, until the work completes
+// without a fault. Ways to do that:
+//
+// - An interface for the file system that tests replace, as leveldb has it (Env). It needs a
+//   pointer in each function that touches a file, and reaches no program from the outside.
+// - LD_PRELOAD of write(), rename() and the others. It counts the operations of all libraries too,
+//   so that the k-th is another one on another machine, and does not know which of them are
+//   outputs.
+// - dm-flakey, dm-log-writes or a FUSE file system. They need root or a kernel with them, neither
+//   of which a build machine has, and work by blocks, not by operations.
+// - A hook in the few functions through which all files are written anyway. That is what next() is:
+//   lib/io/checked.cpp and lib/io/file.cpp have nearly all of its calls.
+//
+// The hook also exists in release builds. So e2e tests arm it by a variable in the real command,
+// with its threads, its ranks and its signals. The price is a test of two flags before an operation
+// that takes microseconds at least, and a variable that nobody should set in production; a
+// malformed value is an error, so that a test cannot pass because of a typing error.
+//
+// Kinds of faults, and what each alone can find: `fail` the paths of errors, `short` half a write,
+// `kill` left-overs and the next start, `read` an error of the system that must not be mistaken for
+// a damaged file, `slow` progress and timeouts on a slow disk, `cached` file systems without
+// O_DIRECT.
+//
+// A killed process loses nothing that it has written, because the page cache survives. A power
+// failure does. Cutting the power of a build machine is not a test either, so the operations are
+// recorded with their bytes, and tests/ckpt/save_reorder_test.cpp replays them onto a model of a
+// disk that keeps any subset of what was not flushed.
+//
+// Limits. The count is global, so with several threads the k-th operation may be another one in
+// each run; a test over all k accepts that, because its condition holds for each of them. Sockets
+// are not files: comm has tests of its own.
 #include "io/fault.hpp"
 
 #include <atomic>
