@@ -1,4 +1,37 @@
 // SPDX-License-Identifier: Apache-2.0
+// Why three readers of a JSON line.
+//
+// The input of a pretraining is a line {"text": "..."} a few billion times. Megatron-LM reads each
+// with json.loads in a pool of processes, and its interpretation is the standard here: a dataset
+// must not change because another program has made it. No single reader has the interpretation, the
+// messages and the speed.
+//
+// - simdjson's DOM (parse_fast) reads a line that is valid and has the keys with values of the
+//   expected kinds.
+// - json_line.cpp (parse_slow) reads what simdjson refuses or reads differently. json.loads accepts
+//   NaN and Infinity, and takes the last of equal keys. And a user with one bad line in a billion
+//   needs the byte, what is wrong there and what was expected, which simdjson does not report. This
+//   reader is slow and plain, and a good file never reaches it.
+// - plain_line.cpp reads the most common line faster than simdjson, which first finds the structure
+//   of a line, and then builds a tree and copies the strings. With AVX-512 VBMI2 one pass finds the
+//   end of the line and decodes its escapes. simdjson alone made lm-preprocess 5 to 8 % slower on
+//   English text and 4 to 6 % on multilingual text (bench/preprocess.md, JSON).
+//
+// The last is the one to doubt, so its limits are tight. It declines everything unusual before it
+// has changed anything: other members, a key with escapes, several keys. Lines with escapes of code
+// points (four hexadecimal digits) belong to simdjson, which was 10 % and more faster on them. A
+// version without AVX-512 was removed because it was no faster than simdjson. Where the processor
+// lacks these instructions, this reader only serves lines above 16 MiB, whose text it decodes in
+// place for the sake of memory: a document of 100 MB needs 195 MiB instead of 243.
+//
+// simdjson's On-Demand interface would avoid the tree. It also skips the validation of values that
+// are not asked for, and json.loads does not: a line with damage after the text might be accepted.
+//
+// The price is the danger that two readers understand a line differently, and the same corpus gives
+// other tokens on another processor. tests/fuzz/jsonl_fuzz.cpp requires that each line that
+// simdjson accepts has the same content in all of them, or is declined; a run of 946,386 lines
+// found nothing (bench/preprocess.md, Fuzzers). If a later simdjson removes the 5 %, only the
+// in-place decoding of plain_line.cpp should stay.
 #include "data/jsonl/line_parser.hpp"
 
 #include <simdjson.h>
