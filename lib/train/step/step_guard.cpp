@@ -1,4 +1,44 @@
 // SPDX-License-Identifier: Apache-2.0
+// Why a step is computed again to find a bad number, and not watched while it is computed.
+//
+// When a loss is NaN, the question is which number was the first: in which layer, on which rank,
+// from which samples. The loss alone has no answer, because one NaN spreads to every value after
+// it, and by the sum of the gradient norms to all ranks. The usual tools watch every step.
+// PyTorch's anomaly detection and hooks that test the output of each module read all activations
+// again, which is too slow to be on when the fault occurs for the first time after three weeks.
+// Megatron-LM tests the loss and the gradients of each rank (--check-for-nan-in-loss-and-grad),
+// which names a rank, or a bucket of gradients, and no layer.
+//
+// Here a normal step pays nothing. The sums of the loss and of the squared gradients, which exist
+// for the log and for clipping, are the detector (model/pass.hpp). Only if one of them is not
+// finite, the step is repeated with StepProbe switched on, which looks at the result of each
+// module. A search may be slow, and it is: it copies the residual stream to the host.
+//
+// It works because a step is a function of what still exists. The trainer judges the gradients
+// before the update, so weights and moments are unchanged. The batch is given by the number of its
+// first sample, and the dropout masks by samples and layers (base/rng.cpp). So the repetition
+// computes the same numbers, on a CPU to the bit, and a repetition that is finite means that the
+// machine, not the model, was wrong: the fault was transient. Megatron-LM's rerun state machine
+// draws the same conclusion.
+//
+// A repetition with one change answers other questions:
+//
+// - The samples of the next data-parallel rank (--rerun-suspect): equal losses exclude the host as
+//   the cause, and different ones name it where the pairs of ranks allow that (wrong_replica()).
+// - The lowest loss scale: with fp16 an overflow becomes finite, any other cause does not.
+// - A loss scale larger by 1/16, at the first overflow of a series: finite values mean that the
+//   fault was transient.
+//
+// The price: the gradients of a step must stay until the verdict, so the optimizer cannot update a
+// layer while backward computes the next one, which would save the buffer of gradients (clipping by
+// the global norm forbids that, too). A bad step costs the time of one to three more. On GPUs
+// without --deterministic-mode a repetition rounds differently, so results within 0.1 % count as
+// the same (rounding_tolerance), and a fault with a smaller effect is not seen.
+//
+// Limits. The place is as exact as the probe: the embedding, an attention, an MLP, a norm, the
+// loss, the gradient of a tensor. The operations inside of an attention or an MLP are not told
+// apart, and most of them are fused anyway. A number that is wrong but finite is no NaN: spikes are
+// repeated only with --rerun-suspect, and silent damage of weights is the task of --check-replicas.
 #include "train/step/step_guard.hpp"
 
 #include <fmt/ranges.h>
