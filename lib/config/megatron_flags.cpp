@@ -1,6 +1,44 @@
 // SPDX-License-Identifier: Apache-2.0
 // The flags come from the arguments of Megatron-LM (megatron/training/arguments.py, core 0.8 and
 // later) and of BigScience's Megatron-DeepSpeed, and from the scripts of published trainings.
+//
+// Why the names of Megatron-LM, and why every one of its flags is known here.
+//
+// Who trains a GPT of this kind has a script with dozens of flags of pretrain_gpt.py, and published
+// trainings are such scripts. A program with better names would ask each user to translate them,
+// and a translation is where a training silently becomes another one: an initialization, a scale of
+// the loss, an order of documents. With equal names and defaults the script is the test: the
+// arguments of Megatron-LM's own functional tests are given to lm-train (tools/megatron-cases),
+// which accepts 113 of 161 and refuses the others, and live.megatron_training compares the losses,
+// which differ by at most 8e-7 (docs/megatron-flags.md).
+//
+// So a flag that has a meaning here keeps Megatron's name, meaning and default, even where a nicer
+// name comes to mind.
+//
+// The others were the harder decision. Three ways are usual. An argparse program rejects an unknown
+// flag, so users delete flags until it starts, the one that mattered among them. A program that
+// ignores unknown flags (parse_known_args) trains another model without a word. A format of its
+// own, such as DeepSpeed's JSON or a YAML, moves the problem to whoever converts. Here each flag
+// that Megatron-LM has is in one of three lists, with a sentence that a person wrote:
+//
+// - It has its meaning.
+// - It changes no result here, and is accepted with a note that states what happens instead. Flags
+//   for the speed of PyTorch, for logging services and for NCCL are of this kind.
+// - It would change a result, and is refused with the reason. A value that asks for what happens
+//   anyway, such as --context-parallel-size 1, is accepted.
+//
+// When in doubt a flag is refused: a refusal costs a minute, a wrong model costs the run.
+// Abbreviations of argparse are not accepted, because a flag that is added later changes what an
+// abbreviation means.
+//
+// The price is a table of 700 flags that are not supported, and work for each release of
+// Megatron-LM. tests/e2e/megatron_flag_table.sh fails when a flag of the recorded list is in none
+// of the three, and writes the page of the manual from this table, so that the two cannot differ.
+// The names are not beautiful, and some defaults are those of 2019: without a flag the precision is
+// fp32, and dropout is 0.1.
+//
+// A name that Megatron-LM has given up, such as --DDP-impl, stays in the table, because scripts
+// live longer than releases.
 #include "config/megatron_flags.hpp"
 
 #include <algorithm>
