@@ -1,4 +1,42 @@
 // SPDX-License-Identifier: Apache-2.0
+// Why a recorder in memory that other processes can read.
+//
+// A job of a thousand ranks that hangs shows a thousand ranks that wait. The one that matters is
+// the rank for which they wait, and it says nothing: it is stopped, in the kernel, in a library, or
+// on a machine that is gone. Asked for its state it does not answer, and a debugger on the right
+// node, at night, before the scheduler ends the job, is not a plan. So each rank writes down all
+// the time what it does, in a place that survives its silence.
+//
+// PyTorch's FlightRecorder keeps the last collectives of NCCL in the process, and a thread of this
+// process writes them to a file after a timeout. That covers a thread that hangs in a collective.
+// It does not cover a process that was stopped by a signal or by the freezer of a cgroup, because
+// all of its threads are stopped. Here the memory is an anonymous file that is mapped
+// (memfd_create()), and any rank of the same host and user may map it through /proc and write the
+// dump for the silent one. And phases of a step are recorded next to operations, since a rank that
+// reads data or saves for ten minutes hangs in no collective.
+//
+// - Not a file in /dev/shm: it would stay after a kill, and need a name that is unique among jobs.
+//   The system frees an anonymous file with the process.
+// - Not a log: writing a line for each operation of each micro-batch costs system calls in the
+//   inner loop, and the last lines, the interesting ones, are in a buffer of a process that does
+//   not run.
+// - Not stack traces: they need symbols and a ptrace permission, and a stack of MPI's progress loop
+//   looks the same in every wait. A number of an operation in a group can be compared between
+//   ranks, and the first difference is the rank that diverged (hang_story.hpp).
+//
+// Recording is always on, because nobody can switch it on before the failure. So it must cost
+// nothing that a step would show: an event is one atomic addition and some stores, with no lock, no
+// allocation and no formatting. 1,024 events of 64 bytes are kept, and the current phase and wait
+// separately, because a wait may be older than the ring. Memory that another process reads can hold
+// no pointers, so names are copied once into tables of fixed size.
+//
+// The reader must not trust what it reads: the writer may have been stopped between two stores.
+// Each slot has a sequence number that is checked before and after the copy.
+//
+// Limits. Ranks in separate PID namespaces, as containers often have them, do not see each other in
+// /proc, so each can only write its own dump. A lost machine takes its recorders with it, and then
+// only the others' waits tell. What a GPU does is not recorded, only which operations were enqueued
+// for it. The timeouts of operations do not need the recorder; it makes their messages useful.
 #include "comm/flight_memory.hpp"
 
 #include <fcntl.h>
