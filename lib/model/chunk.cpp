@@ -1,4 +1,38 @@
 // SPDX-License-Identifier: Apache-2.0
+// Why backward is written by hand, and there is no graph with automatic differentiation.
+//
+// PyTorch records the operations of a forward pass and derives the backward pass from the record.
+// That is the right design where models change every week and are written by their users. This
+// program trains one family of models: a pre-norm transformer whose variants (norm, activation,
+// positions, grouped queries) are choices inside of modules. 28 operations are enough for it and
+// its optimizer, and each module has its backward next to its forward. This gives:
+//
+// - Memory. Which activation backward reads, and when it is read for the last time, is a fact of
+//   this file, so the plan can be computed before the run (cost/activation_plan.hpp). A record is
+//   only known after it was made. The gradient of a stage's input overwrites the input.
+// - Operations larger than a formula. Residual, dropout and norm are one operation that reads the
+//   stream once, and its backward also computes the bias gradient of the branch. The head computes
+//   loss and gradient chunk by chunk while the logits exist (model/head.hpp), an order that a graph
+//   of forward and then backward cannot express. For such cases Megatron-LM has autograd functions
+//   with a backward that is written by hand, too.
+// - Order. after_backward() is called when the gradients of a unit are complete, in the same order
+//   on all ranks, so buckets can be reduced meanwhile. In PyTorch hooks on parameters must find out
+//   that order at run time, and parameters without a gradient make it differ.
+// - Recomputation is a call of forward_layer() and needs neither hooks nor saved random states.
+// - In a debugger, the call stack of a backward pass has the modules, not an engine.
+//
+// The danger is a gradient that is slightly wrong and still trains. Therefore each backward
+// operation is compared with finite differences in double precision (tests/device/cases), whole
+// models with PyTorch's gradients and losses (tests/golden) and with Megatron-LM's training
+// (live.megatron_training), and every layout with one rank.
+//
+// The price is paid by whoever adds to the model. A new module needs a backward, its activations in
+// the table of cost/activation_plan.cpp, and in both directions the collectives of tensor and
+// sequence parallelism. The recipes are in CONTRIBUTING.md and docs/architecture.md. A model that
+// is no chain, for example with experts that only some tokens visit or with a second tower, does
+// not fit into forward() and backward() of this class. Two of such families, or models that users
+// write, would be the reason for a graph; then it should be one that is built before the run, so
+// that memory stays a plan.
 #include "model/chunk.hpp"
 
 #include "base/error.hpp"
