@@ -320,6 +320,11 @@ class ZstdStream final : public SourceStream {
                 source_.name(),
                 "not enough memory to decompress: free memory or raise the limit (ulimit -v)");
         }
+        if (code == ZSTD_error_dictionary_wrong) {
+            run_error(source_.name(),
+                      "was compressed with a dictionary, which is not supported: decompress it "
+                      "with zstd -D DICTIONARY");
+        }
         corrupt(ZSTD_getErrorName(result));
     }
 

@@ -10,6 +10,7 @@
 
 #include "io/file.hpp"
 #include "io/json_error.hpp"
+#include "io/other_format.hpp"
 
 namespace lm::io {
 namespace {
@@ -77,6 +78,7 @@ Document parse(std::string_view text, const std::string& path) {
     try {
         return Document::parse(text);
     } catch (const Json::parse_error& error) {
+        if (const auto other = other_format(text); !other.empty()) json_error(path, "is {}", other);
         json_error(path, "not valid JSON at {}: {}", position_of(error.byte, text),
                    cause_in(error.what()));
     } catch (const Json::exception& error) {

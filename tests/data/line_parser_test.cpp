@@ -64,11 +64,8 @@ TEST_CASE("lines that json.loads refuses are errors with their byte") {
         text_of("[1]") ==
         "ERROR 1 not valid JSON: an array: expected an object such as {\"text\": \"...\"} on each "
         "line (jq -c '.[]' FILE writes such lines)");
-    CHECK(
-        text_of("PAR1\x15") ==
-        "ERROR 1 not valid JSON: a Parquet file: expected an object such as {\"text\": \"...\"} on "
-        "each line (pandas: read_parquet(FILE).to_json(OUT, orient='records', lines=True) writes "
-        "such lines)");
+    CHECK(text_of("PAR1\x15").starts_with("ERROR 1 not valid JSON: a Parquet file: "));
+    CHECK(text_of("\x1f\x8b\x08\xff").starts_with("ERROR 1 not valid JSON: compressed data: "));
     CHECK(
         text_of("id,text") ==
         "ERROR 1 not valid JSON: expected an object such as {\"text\": \"...\"} on each line, not "

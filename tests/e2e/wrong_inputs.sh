@@ -21,6 +21,11 @@ printf '{"text":"caf\xe9"}\n' >latin1.jsonl
 for i in {1..60}; do echo "{\"text\":\"line $i of a small corpus\"}"; done >good.jsonl
 gzip -c good.jsonl >whole.gz && head -c 60 whole.gz >truncated.jsonl.gz && rm whole.gz
 cp plain.txt plain.gz
+printf 'version https://git-lfs.github.com/spec/v1\noid sha256:4d7a\nsize 12345\n' >pointer.json
+gzip -c good.jsonl | gzip -c >twice.jsonl.gz
+printf '\x0a\x0e\x0a\x05<unk>\x15\0\0\0\0\x18\x02' >tokenizer.model
+printf 'IQ== 0\nIg== 1\n' >ranks.tiktoken
+echo '{"config": {"pattern": "x"}, "vocab": [], "special_tokens": []}' >tekken.json
 mkdir emptydir
 lm-preprocess --input good.jsonl --output-prefix data --tokenizer-type ByteTokenizer --quiet
 cp data_text_document.idx cut_text_document.idx
@@ -41,6 +46,8 @@ truncate -s -200 damaged/global_step4/optim-00000.safetensors
 lm-convert ck hf --quiet 2>/dev/null
 cp -r hf hfbad
 truncate -s -50 hfbad/model.safetensors
+cp -r hf hflfs
+cp pointer.json hflfs/model.safetensors
 
 files() { find . -type f -printf '%P %s %T@\n' -o -printf '%P\n' | grep -v '^\(out\|err\|table\) ' | sort; }
 errors() { grep "^lm-[a-z]*: " err | grep -v '^lm-[a-z]*: note: ' | paste -sd'|' | sed 's/|/ | /g'; }

@@ -325,6 +325,44 @@ TEST_CASE("end of document: eos_token of tokenizer_config.json and special_token
                ContainsSubstring("special_tokens_map.json: eos"));
 }
 
+TEST_CASE("add_bos_token that the post_processor does not follow is noted") {
+    const test::TempDir dir;
+    Json base = whole(io::read_json(LM_TEST_DIR "/golden/text/hf-styles.json")["gpt2"]);
+    base["added_tokens"] = {
+        {{"id", 50256}, {"content", "<|endoftext|>"}, {"special", true}, {"normalized", false}}};
+    const auto notes = [&](const Json& config) {
+        io::write_file(dir / "tokenizer.json", base.dump(), io::Overwrite::yes);
+        io::write_file(dir / "tokenizer_config.json", config.dump(), io::Overwrite::yes);
+        std::vector<std::string> found;
+        set_log_sink([&](Severity, std::string_view text) { found.emplace_back(text); });
+        load_hf_tokenizer(dir.path(), SpecialInText::parse);
+        set_log_sink({});
+        return found.size();
+    };
+    const Json bos = {{"bos_token", "<|endoftext|>"}, {"eos_token", "<|endoftext|>"}};
+    const auto with = [&](const char* key, bool value) {
+        Json config = bos;
+        config[key] = value;
+        return notes(config);
+    };
+    CHECK(notes(bos) == 0);
+    CHECK(with("add_bos_token", false) == 0);
+    CHECK(with("add_bos_token", true) == 1);
+    CHECK(with("add_eos_token", true) == 1);
+    base["post_processor"] = {
+        {"type", "TemplateProcessing"},
+        {"single",
+         {{{"SpecialToken", {{"id", "<|endoftext|>"}, {"type_id", 0}}}},
+          {{"Sequence", {{"id", "A"}, {"type_id", 0}}}}}},
+        {"pair", Json::array()},
+        {"special_tokens",
+         {{"<|endoftext|>",
+           {{"id", "<|endoftext|>"}, {"ids", {50256}}, {"tokens", {"<|endoftext|>"}}}}}}};
+    CHECK(with("add_bos_token", true) == 0);
+    CHECK(with("add_bos_token", false) == 1);
+    CHECK(with("add_eos_token", false) == 0);
+}
+
 TEST_CASE("special tokens of tokenizer_config.json and special_tokens_map.json") {
     const test::TempDir dir;
     const Json base = whole(io::read_json(LM_TEST_DIR "/golden/text/hf-styles.json")["gpt2"]);

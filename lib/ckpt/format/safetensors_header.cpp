@@ -15,6 +15,7 @@
 #include <unordered_set>
 
 #include "base/error.hpp"
+#include "io/other_format.hpp"
 
 namespace lm::ckpt {
 namespace {
@@ -279,6 +280,11 @@ SafetensorsHeader parse_safetensors_header(std::span<const std::byte> bytes, i64
     // data_offsets of an entry count from the start of the data.
     u64 length = 0;
     std::memcpy(&length, bytes.data(), sizeof length);
+    const std::string_view whole(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+    const auto other = io::other_format(whole);
+    if (!other.empty() && !whole.substr(8).starts_with('{')) {
+        run_error(path, "is {}", other);
+    }
     if (length > static_cast<u64>(max_safetensors_header)) {
         run_error(path, "is not a safetensors file: expected a header of at most {} bytes, got {}",
                   max_safetensors_header, length);

@@ -175,6 +175,12 @@ void read_vocabulary(const Args& args, const PickleValue* checkpoint_info, i64 r
                     "vocabulary would lose tokens",
                     stated, args.path(), requested);
     }
+    if (requested == 0 && stated == 0 && model.padded_vocab == 0) {
+        usage_error("--vocab-size",
+                    "is missing: the arguments in {} state neither padded_vocab_size nor "
+                    "vocab_size",
+                    args.path());
+    }
     const i64 size = requested > 0 ? requested : stated;
     model.vocab_known = size > 0;
     model.config.vocab_size = model.vocab_known ? size : model.padded_vocab;

@@ -9,6 +9,7 @@
 #include "convert/torch/pickle_reader.hpp"
 #include "convert/torch/zip_archive.hpp"
 #include "io/file.hpp"
+#include "io/other_format.hpp"
 
 namespace lm::convert {
 namespace {
@@ -57,6 +58,8 @@ TorchFile TorchFile::open(const std::string& path, i64 begin, i64 end) {
         file.open_zip(begin, end);
     } else if (begin == 0 && starts_with(path, begin, end, old_magic)) {
         file.open_old(end);
+    } else if (const auto other = io::other_format_of(path); begin == 0 && !other.empty()) {
+        run_error(path, "is {}", other);
     } else {
         run_error(path,
                   "is not a file of torch.save: expected a ZIP archive, or the older format of "

@@ -6,6 +6,7 @@
 
 #include "base/error.hpp"
 #include "io/fault.hpp"
+#include "io/other_format.hpp"
 
 namespace lm::data {
 namespace {
@@ -135,8 +136,11 @@ IdxHeader parse_idx_header(std::span<const std::byte> idx, const std::string& pa
         run_error(path, "is in the old TNTIDX format: run the preprocessing again");
     }
     if (size == 0) run_error(path, "is empty: not an indexed dataset");
-    if (head.substr(0, magic.size()) != magic)
+    if (head.substr(0, magic.size()) != magic) {
+        const auto other = io::other_format(head);
+        if (!other.empty()) run_error(path, "is {}", other);
         run_error(path, "is not an indexed dataset (wrong magic)");
+    }
     if (size < idx_header_bytes)
         run_error(path, "truncated: {} bytes, the header alone has 34", size);
     const u64 found = load<u64>(idx.data() + 9);

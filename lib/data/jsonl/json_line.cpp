@@ -44,12 +44,6 @@ class Reader {
     }
     [[noreturn]] void no_object() const {
         const char* expected = "expected an object such as {\"text\": \"...\"} on each line";
-        if (line_.starts_with("PAR1")) {
-            error(fmt::format(
-                "a Parquet file: {} (pandas: read_parquet(FILE).to_json(OUT, orient='records', "
-                "lines=True) writes such lines)",
-                expected));
-        }
         if (peek() == '[')
             error(fmt::format("an array: {} (jq -c '.[]' FILE writes such lines)", expected));
         error(fmt::format("{}, not text or CSV", expected));

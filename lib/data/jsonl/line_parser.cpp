@@ -42,6 +42,7 @@
 #include "base/error.hpp"
 #include "base/utf8.hpp"
 #include "data/jsonl/plain_line.hpp"
+#include "io/other_format.hpp"
 
 namespace lm::data {
 namespace {
@@ -141,6 +142,9 @@ void LineParser::State::parse_slow(std::string_view line) {
             1,
             fmt::format("the text is {0}: convert it to UTF-8 (iconv -f {0} -t UTF-8)", encoding),
             Fault::encoding};
+    }
+    if (const auto other = io::other_format(line); !other.empty()) {
+        throw LineError{1, fmt::format("not valid JSON: {}", other)};
     }
     if (const i64 bad = find_invalid_utf8(line); bad >= 0) {
         if (invalid_text == InvalidText::refuse)

@@ -32,6 +32,11 @@ class Reader {
 
     BpeTokenizerParts read() {
         file_.load(path_);
+        if (json_.contains("config") && json_.contains("vocab")) {
+            run_error(path_,
+                      "is a tekken.json of mistral-common, which is not supported: give the "
+                      "tokenizer.json of the model");
+        }
         if (!json_.is_object() || !json_.contains("model"))
             run_error(path_, "not a tokenizer.json: the key 'model' is missing");
         const Component whole(json_, "tokenizer", path_);
@@ -55,6 +60,7 @@ class Reader {
         for (AddedToken& token : named.tokens) add_named(std::move(token));
         Template around = read_post_processor(whole.get("post_processor"), path_);
         check_template(around);
+        note_other_ids(named, around);
         parts_.prefix = std::move(around.prefix);
         parts_.suffix = std::move(around.suffix);
         parts_.eod = find_eod(named);
@@ -218,6 +224,22 @@ class Reader {
                               n);
             }
         }
+    }
+
+    // transformers 4 made the template of some classes from add_bos_token and add_eos_token.
+    // transformers 5 uses the post_processor, as this reader does.
+    void note_other_ids(const NamedTokens& named, const Template& around) const {
+        const auto check = [&](const char* key, std::optional<bool> adds, const auto& token,
+                               const std::vector<i32>& ids) {
+            const std::optional<i32> id = token ? added_id(*token) : std::nullopt;
+            if (!adds || !id || *adds == std::ranges::count(ids, *id) > 0) return;
+            note(
+                "{}: {} is {}, but the post_processor of {} {} '{}': the ids are those of "
+                "transformers 5; transformers 4 follows {} for some classes",
+                named.config_path, key, *adds, path_, *adds ? "adds no" : "adds", *token, key);
+        };
+        check("add_bos_token", named.adds_bos, named.bos, around.prefix);
+        check("add_eos_token", named.adds_eos, named.eos, around.suffix);
     }
 
     std::optional<i32> added_id(std::string_view content) const {

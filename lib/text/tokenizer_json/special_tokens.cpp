@@ -67,6 +67,13 @@ NamedTokens read_named_tokens(const std::string& path) {
     constexpr const char* list = "added_tokens_decoder";
     const NeighbourFile config = NeighbourFile::read(path, "tokenizer_config.json");
     NamedTokens named;
+    named.config_path = config.path;
+    const auto flag = [&](const char* key) {
+        const Json value = config.get(key);
+        return value.is_boolean() ? std::optional(value.get<bool>()) : std::nullopt;
+    };
+    named.adds_bos = flag("add_bos_token");
+    named.adds_eos = flag("add_eos_token");
     std::optional<NeighbourFile> map;
     if (config.json.contains(list)) {
         for (const Json& json : config.json[list])
@@ -81,6 +88,7 @@ NamedTokens read_named_tokens(const std::string& path) {
         if (json.is_null()) continue;
         AddedToken token = token_of(json, role, file.path);
         token.special = true;
+        if (role == std::string_view("bos_token")) named.bos = token.content;
         if (role == std::string_view("eos_token")) {
             named.eos = token.content;
             named.eos_path = file.path;

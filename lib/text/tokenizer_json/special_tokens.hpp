@@ -14,9 +14,11 @@
 namespace lm::text {
 
 struct NamedTokens {
-    std::optional<std::string> eos;
-    std::string eos_path;            // the file that defines eos
-    std::vector<AddedToken> tokens;  // without ids, possibly with duplicates
+    std::optional<std::string> bos, eos;
+    std::optional<bool> adds_bos, adds_eos;  // add_bos_token, add_eos_token
+    std::string config_path;                 // tokenizer_config.json
+    std::string eos_path;                    // the file that defines eos
+    std::vector<AddedToken> tokens;          // without ids, possibly with duplicates
 };
 
 // Reads the files next to the tokenizer.json `path`. Throws Error(failure) with the path of an
