@@ -20,7 +20,7 @@
 #include "data/sampling/row_order.hpp"
 #include "device/ops.hpp"
 #include "spec/numerics.hpp"
-#include "train/open_device.hpp"
+#include "train/start/open_device.hpp"
 
 using namespace lm;
 using device::View;

@@ -13,7 +13,7 @@
 #include "cluster/node_outliers.hpp"
 #include "comm/threads/run_ranks.hpp"
 #include "io/json.hpp"
-#include "train/node_check.hpp"
+#include "train/start/node_check.hpp"
 
 using namespace lm;
 

@@ -11,8 +11,8 @@
 #include "cluster/host_list.hpp"
 #include "comm/launch.hpp"
 #include "io/json.hpp"
-#include "train/node_check.hpp"
-#include "train/product_speed.hpp"
+#include "train/start/node_check.hpp"
+#include "train/start/product_speed.hpp"
 
 namespace lm::shmcheck {
 namespace {

@@ -10,14 +10,14 @@
 #include "io/json.hpp"
 #include "parallel/hosts.hpp"
 #include "parallel/together.hpp"
-#include "train/gpu_environment.hpp"
+#include "train/start/gpu_environment.hpp"
 #include "train/loop/refused_start.hpp"
-#include "train/loop/status_file.hpp"
-#include "train/open_device.hpp"
-#include "train/resolve/dry_run.hpp"
-#include "train/resolve/run_json.hpp"
-#include "train/resolve/show_samples.hpp"
-#include "train/run.hpp"
+#include "train/log/status_file.hpp"
+#include "train/start/open_device.hpp"
+#include "train/start/dry_run.hpp"
+#include "train/config/run_json.hpp"
+#include "train/start/show_samples.hpp"
+#include "train/start/run.hpp"
 
 #include <optional>
 #include <vector>

@@ -193,7 +193,7 @@ class Reader {
     }
 
     // Throws Error(usage) unless gradient_accumulation_steps x micro-batch size divides the global
-    // batch. With a batch ramp, ignores the key. resolve() of train/resolve/run_config.hpp later
+    // batch. With a batch ramp, ignores the key. resolve() of train/config/run_config.hpp later
     // checks the key against the number of ranks.
     void check_accumulation() {
         constexpr const char* key = "gradient_accumulation_steps";

@@ -8,7 +8,7 @@
 #include "data/sampling/row_order.hpp"
 #include "device/op_times.hpp"
 #include "support/catch.hpp"
-#include "train/open_device.hpp"
+#include "train/start/open_device.hpp"
 
 using namespace lm;
 using device::View;

@@ -4,7 +4,7 @@
 // log of EMULATED_CUDA_LAUNCHES. The operations' results are tested elsewhere.
 #include "device/ops.hpp"
 #include "support/catch.hpp"
-#include "train/open_device.hpp"
+#include "train/start/open_device.hpp"
 
 using namespace lm;
 using device::View;

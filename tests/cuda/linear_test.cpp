@@ -12,7 +12,7 @@
 #include "device/op_case.hpp"
 #include "device/tuned_choices.hpp"
 #include "support/catch.hpp"
-#include "train/open_device.hpp"
+#include "train/start/open_device.hpp"
 
 using namespace lm;
 using namespace lm::test;

@@ -10,7 +10,7 @@
 #include "comm/threads/run_ranks.hpp"
 #include "device/ops.hpp"
 #include "support/catch.hpp"
-#include "train/open_device.hpp"
+#include "train/start/open_device.hpp"
 
 using namespace lm;
 using device::View;

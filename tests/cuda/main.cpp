@@ -9,7 +9,7 @@
 
 #include "skip.hpp"
 #include "support/catch.hpp"
-#include "train/open_device.hpp"
+#include "train/start/open_device.hpp"
 
 int main(int argc, char** argv) {
     // lm-train sets this for a job of several ranks; the NCCL tests run ranks in this process.

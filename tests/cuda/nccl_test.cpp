@@ -11,7 +11,7 @@
 #include "comm/threads/run_ranks.hpp"
 #include "skip.hpp"
 #include "support/catch.hpp"
-#include "train/open_device.hpp"
+#include "train/start/open_device.hpp"
 
 using namespace lm;
 

@@ -9,7 +9,7 @@
 #include "device/compare.hpp"
 #include "device/op_case.hpp"
 #include "support/catch.hpp"
-#include "train/open_device.hpp"
+#include "train/start/open_device.hpp"
 
 using namespace lm;
 using namespace lm::test;

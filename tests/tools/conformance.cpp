@@ -13,8 +13,8 @@
 #include "comm/conformance.hpp"
 #include "comm/launch.hpp"
 #include "comm/on_device.hpp"
-#include "train/gpu_environment.hpp"
-#include "train/open_device.hpp"
+#include "train/start/gpu_environment.hpp"
+#include "train/start/open_device.hpp"
 
 using namespace lm;
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Tests exchange_samples(). Each member of the group is a thread and stands for one host.
-#include "train/node_check.hpp"
+#include "train/start/node_check.hpp"
 
 #include "base/error.hpp"
 #include "comm/threads/run_ranks.hpp"

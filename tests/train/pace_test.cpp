@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "train/loop/pace.hpp"
+#include "train/log/pace.hpp"
 
 #include "base/log.hpp"
 #include "support/catch.hpp"

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The speed of the largest product of a model.
 
-#include "train/product_speed.hpp"
+#include "train/start/product_speed.hpp"
 #include "cpu/cpu_device.hpp"
 #include "support/catch.hpp"
 #include "support/odd_models.hpp"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "train/loop/refused_iterations.hpp"
+#include "train/resume/refused_iterations.hpp"
 
 #include <array>
 #include <sstream>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "train/resume.hpp"
+#include "train/resume/resume.hpp"
 
 #include <functional>
 #include <string>

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // --save-retain: its rules, and the ranks that verify a step before others are deleted.
 #include "train/save/retention.hpp"
+#include "train/config/save_rules.hpp"
 
 #include <chrono>
 #include <thread>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The tables of fields, the options of lm-train and the JSON of a run's configuration have the same
 // fields.
-#include "train/resolve/run_json.hpp"
+#include "train/config/run_json.hpp"
 #include "io/json.hpp"
 
 #include <algorithm>

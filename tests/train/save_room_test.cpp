@@ -4,7 +4,6 @@
 #include "train/save/save_room.hpp"
 
 #include "support/catch.hpp"
-#include "train/save/retention.hpp"
 
 using namespace lm;
 using namespace lm::train;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "train/loop/start_count.hpp"
+#include "train/resume/start_count.hpp"
 
 #include <filesystem>
 #include <sstream>

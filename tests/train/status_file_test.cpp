@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "train/loop/status_file.hpp"
+#include "train/log/status_file.hpp"
 
 #include "io/atomic.hpp"
 #include "io/file.hpp"

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The verdicts on steps, with results that the test makes up, and with a planted fault.
-#include "train/step/step_guard.hpp"
+#include "train/loop/step_guard.hpp"
 
 #include <limits>
 #include <set>
@@ -9,7 +9,7 @@
 #include "comm/self/group.hpp"
 #include "cpu/cpu_device.hpp"
 #include "support/catch.hpp"
-#include "train/run_data.hpp"
+#include "train/config/run_data.hpp"
 
 using namespace lm;
 using train::StepGuard;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "train/loop/straggler.hpp"
+#include "train/log/straggler.hpp"
 
 #include "support/catch.hpp"
 

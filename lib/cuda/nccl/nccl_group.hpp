@@ -23,7 +23,7 @@
 // add in fp32 and round once. The order of a sum depends on the ranks, the size and the algorithm
 // that NCCL chooses for them, so the same machines compute the same bits. NVLS adds in fp32 inside
 // the switches, in an unspecified order; --deterministic-mode disables it
-// (train/gpu_environment.hpp).
+// (train/start/gpu_environment.hpp).
 #pragma once
 
 #include <map>

@@ -11,9 +11,9 @@
 #include "comm/group.hpp"
 #include "data/sampling/datasets.hpp"
 #include "data/sampling/loader.hpp"
+#include "train/config/run_config.hpp"
+#include "train/log/training_log.hpp"
 #include "train/loop/step_stop.hpp"
-#include "train/loop/training_log.hpp"
-#include "train/resolve/run_config.hpp"
 #include "train/step/trainer.hpp"
 
 namespace lm::train {

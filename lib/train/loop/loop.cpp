@@ -14,9 +14,9 @@
 #include "device/op_times.hpp"
 #include "io/file.hpp"
 #include "train/loop/loop_setup.hpp"
-#include "train/loop/pending_evaluation.hpp"
 #include "train/loop/shared_state.hpp"
-#include "train/resolve/gpu_memory.hpp"
+#include "train/resume/pending_evaluation.hpp"
+#include "train/step/training_memory.hpp"
 
 namespace lm::train {
 
@@ -56,7 +56,6 @@ TrainingLoop::TrainingLoop(const LoopParts& parts, const Progress& start)
       refused_(parts.refused),
       comparison_(parts.world),
       saver_({.config = parts.config,
-              .data_identities = parts.data_identities,
               .world = parts.world,
               .recorder = parts.recorder,
               .trainer = parts.trainer,
@@ -359,16 +358,23 @@ void TrainingLoop::commit_if_written(const LoopState& now) {
 
 void TrainingLoop::save_locally() {
     const PhaseScope phase(trainer_.phases(), StepPhase::save);
-    saver_.save_locally(progress_);
+    saver_.save_locally(info_of_save());
+}
+
+// Returns the fields of the manifest of a save of the present state.
+ckpt::SaveInfo TrainingLoop::info_of_save() const {
+    Progress at = progress_;
+    at.interval = log_.unlogged();
+    return save_info(config_, trainer_, at, data_identities_);
 }
 
 void TrainingLoop::save(Stop stop) {
     const PhaseScope phase(trainer_.phases(), StepPhase::save);
     status_.busy("saving", std::max(step_s_, estimates_.save_s()));
     if (stop == Stop::no) {
-        saver_.save(progress_);
+        saver_.save(info_of_save());
     } else {
-        saver_.save_last(progress_, must_end_now(stop));
+        saver_.save_last(info_of_save(), must_end_now(stop));
     }
     if (energy_ != nullptr) energy_->write();
     if (!is_rank0() || config_.stopping.save_switch.empty()) return;

@@ -10,22 +10,22 @@
 #include "base/clock.hpp"
 #include "comm/flight_recorder.hpp"
 #include "comm/group.hpp"
-#include "train/loop/energy_log.hpp"
+#include "train/config/run_config.hpp"
+#include "train/log/energy_log.hpp"
+#include "train/log/pace.hpp"
+#include "train/log/status_file.hpp"
+#include "train/log/straggler.hpp"
+#include "train/log/training_log.hpp"
 #include "train/loop/evaluation.hpp"
 #include "train/loop/job_end.hpp"
 #include "train/loop/loop_rules.hpp"
-#include "train/loop/pace.hpp"
 #include "train/loop/phase_estimates.hpp"
-#include "train/loop/refused_iterations.hpp"
-#include "train/loop/status_file.hpp"
+#include "train/loop/step_guard.hpp"
 #include "train/loop/step_stop.hpp"
-#include "train/loop/straggler.hpp"
-#include "train/loop/training_log.hpp"
-#include "train/resolve/run_config.hpp"
-#include "train/resume.hpp"
+#include "train/resume/refused_iterations.hpp"
+#include "train/resume/resume.hpp"
 #include "train/save/saver.hpp"
 #include "train/step/batch_source.hpp"
-#include "train/step/step_guard.hpp"
 #include "train/step/trainer.hpp"
 
 namespace lm::train {
@@ -75,6 +75,7 @@ class TrainingLoop {
     bool skip();
     TrainingLog::BatchSize next_batch_size() const;
     optim::UpdateRates next_rates() const;
+    ckpt::SaveInfo info_of_save() const;
     void advance(bool updated);
     LoopState loop_state();
     void report_status(bool logged);

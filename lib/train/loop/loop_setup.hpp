@@ -3,9 +3,9 @@
 #pragma once
 
 #include "data/sampling/datasets.hpp"
+#include "train/config/run_config.hpp"
+#include "train/log/status_file.hpp"
 #include "train/loop/loop_rules.hpp"
-#include "train/loop/status_file.hpp"
-#include "train/resolve/run_config.hpp"
 
 namespace lm::train {
 

@@ -9,7 +9,7 @@
 #include "cli/signals.hpp"
 #include "io/file.hpp"
 #include "train/loop/loop.hpp"
-#include "train/loop/pending_evaluation.hpp"
+#include "train/resume/pending_evaluation.hpp"
 
 namespace lm::train {
 
@@ -75,7 +75,7 @@ std::optional<i64> TrainingLoop::newest_step() {
 
 // Saves the state from before the spike and ends the run.
 void TrainingLoop::stop_at_spike() {
-    if (rules_.saves) saver_.save_last(progress_, false);
+    if (rules_.saves) saver_.save_last(info_of_save(), false);
     throw JointError(Exit::self_stopped, guard_.spike_stop_text(progress_.done.iteration + 1));
 }
 

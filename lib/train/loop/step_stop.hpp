@@ -6,7 +6,7 @@
 #include <atomic>
 
 #include "comm/group.hpp"
-#include "train/resolve/run_config.hpp"
+#include "train/config/run_config.hpp"
 #include "train/step/batch_source.hpp"
 
 namespace lm::train {

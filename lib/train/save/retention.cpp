@@ -19,67 +19,7 @@ namespace {
 
 constexpr std::string_view flag = "--save-retain";
 
-i64 at_least_one(const std::string& rule, const std::string& value) {
-    const i64 number = parse_count(flag, value);
-    if (number < 1) usage_error(flag, "{}: expected at least 1, got {}", rule, value);
-    return number;
-}
-
-// Splits the text at its commas.
-std::vector<std::string> split(const std::string& text) {
-    std::vector<std::string> items;
-    for (size_t begin = 0; begin <= text.size();) {
-        const size_t end = std::min(text.find(',', begin), text.size());
-        items.push_back(text.substr(begin, end - begin));
-        begin = end + 1;
-    }
-    return items;
-}
-
-void add_rule(ckpt::PruneRules& rules, const std::string& name, const std::string& value) {
-    if (name == "keep-last") {
-        rules.keep.last = at_least_one(name, value);
-    } else if (name == "keep-every") {
-        rules.keep.every = at_least_one(name, value);
-    } else if (name == "keep") {
-        for (const std::string& step : split(value)) {
-            rules.keep.steps.push_back(parse_count(flag, step));
-        }
-    } else if (name == "keep-schedule") {
-        rules.keep.schedule = spec::parse_save_schedule(value);
-    } else if (name == "weights-only-older-than") {
-        rules.full_steps = at_least_one(name, value);
-    } else {
-        usage_error(flag,
-                    "'{}' is not one of keep-last, keep-every, keep, keep-schedule and "
-                    "weights-only-older-than",
-                    name);
-    }
-}
-
 }  // namespace
-
-ckpt::PruneRules parse_retain(const std::string& text) {
-    ckpt::PruneRules rules;
-    std::string name;
-    std::string value;
-    for (const std::string& item : split(text)) {
-        const size_t equals = item.find('=');
-        if (equals == item.npos) {
-            // The item is another value of the previous rule: "7" of "keep=5,7".
-            if (name.empty()) {
-                usage_error(flag, "expected RULE=VALUE, such as keep-last=2, got '{}'", item);
-            }
-            value += "," + item;
-            continue;
-        }
-        if (!name.empty()) add_rule(rules, name, value);
-        name = item.substr(0, equals);
-        value = item.substr(equals + 1);
-    }
-    add_rule(rules, name, value);
-    return rules;
-}
 
 Retention::~Retention() {
     stopped_ = true;

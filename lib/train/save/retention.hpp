@@ -15,11 +15,6 @@
 
 namespace lm::train {
 
-// Parses
-// "keep-last=3,keep-every=1000,keep=5,7,keep-schedule=10@100,1500,weights-only-older-than=2".
-// Throws Error(usage) naming --save-retain.
-ckpt::PruneRules parse_retain(const std::string& text);
-
 // Applies the rules. No step is deleted before the newest step is verified, so that a verified step
 // remains. All functions are collective unless stated otherwise.
 class Retention {

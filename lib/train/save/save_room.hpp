@@ -7,7 +7,7 @@
 
 #include "base/types.hpp"
 #include "ckpt/format/step_files.hpp"
-#include "train/resolve/run_config.hpp"
+#include "train/config/run_config.hpp"
 
 namespace lm::train {
 

@@ -70,38 +70,35 @@ void Saver::prepare(const std::optional<ckpt::Tip>& loaded) {
     });
 }
 
-void Saver::save(const Progress& progress) {
+void Saver::save(const ckpt::SaveInfo& info) {
     finish();
     parts_.recorder.enter("save");
     try {
-        begin(progress);
+        begin(info);
         if (!snapshot_) write_and_commit();
     } catch (const JointError& error) {
-        return failed(progress.done.iteration, error);
+        return failed(info.counters.iteration, error);
     }
     if (snapshot_) start_writing();
 }
 
-void Saver::save_locally(const Progress& progress) {
+void Saver::save_locally(const ckpt::SaveInfo& info) {
     parts_.recorder.enter("local save");
     const Stopwatch watch;
-    if (!local_->save(info_at(progress), parts_.trainer.checkpoint_pieces())) return;
+    if (!local_->save(with_parent(info), parts_.trainer.checkpoint_pieces())) return;
     if (!is_rank0()) return;
-    parts_.log.saved_locally(progress.done.iteration, files_->n_nodes(), watch.elapsed_s());
+    parts_.log.saved_locally(info.counters.iteration, files_->n_nodes(), watch.elapsed_s());
 }
 
 // ---- the phases of a save ---------------------------------------------------------------------
 
-ckpt::SaveInfo Saver::info_at(const Progress& progress) const {
-    Progress at = progress;
-    at.interval = parts_.log.unlogged();
-    ckpt::SaveInfo info = save_info(parts_.config, parts_.trainer, at, parts_.data_identities);
+ckpt::SaveInfo Saver::with_parent(ckpt::SaveInfo info) const {
     info.parent = parent_;
     return info;
 }
 
-void Saver::begin(const Progress& progress) {
-    in_flight_.emplace(InFlight{{parts_.world, *files_, generation_, info_at(progress)}});
+void Saver::begin(const ckpt::SaveInfo& info) {
+    in_flight_.emplace(InFlight{{parts_.world, *files_, generation_, with_parent(info)}});
     try {
         const RoomNeed need = need_of_checkpoint(parts_.config, *files_);
         if (retention_ && is_short_of_room(need)) retention_->finish(saved_);
@@ -208,14 +205,14 @@ void Saver::failed(i64 iteration, const JointError& error) {
          text, n_failures_, flags.save_failures);
 }
 
-void Saver::save_last(const Progress& progress, bool in_a_hurry) {
-    const i64 iteration = progress.done.iteration;
+void Saver::save_last(const ckpt::SaveInfo& info, bool in_a_hurry) {
+    const i64 iteration = info.counters.iteration;
     const config::CheckpointFlags& flags = parts_.config.checkpoints;
     const double retry_s = parts_.config.saves.retry_s;
     const Stopwatch since_start;
     constexpr double longest_pause_s = 10;
     for (double pause_s = 1;; pause_s = std::min(2 * pause_s, longest_pause_s)) {
-        const std::string error = try_last(progress);
+        const std::string error = try_last(info);
         if (error.empty()) break;
         const std::string text =
             fmt::format("{}/{}: NOT SAVED: {}", flags.save, ckpt::step_name(iteration), error);
@@ -230,14 +227,14 @@ void Saver::save_last(const Progress& progress, bool in_a_hurry) {
     if (retention_ && !in_a_hurry) retention_->finish(saved_);
 }
 
-// Saves the state at `progress`, unless that state is saved already. Returns an empty text after a
+// Saves the state, unless that state is saved already. Returns an empty text after a
 // success, else the reason for the failure.
-std::string Saver::try_last(const Progress& progress) {
+std::string Saver::try_last(const ckpt::SaveInfo& info) {
     parts_.recorder.enter("save");
     try {
         if (in_flight_) commit();
-        if (saved_ == progress.done.iteration) return {};
-        begin(progress);
+        if (saved_ == info.counters.iteration) return {};
+        begin(info);
         write_and_commit();
         return {};
     } catch (const JointError& error) {

@@ -16,8 +16,7 @@
 #include "base/clock.hpp"
 #include "base/error.hpp"
 #include "comm/flight_recorder.hpp"
-#include "train/loop/training_log.hpp"
-#include "train/resume.hpp"
+#include "train/log/training_log.hpp"
 #include "train/save/distributed_save.hpp"
 #include "train/save/local_saver.hpp"
 #include "train/save/retention.hpp"
@@ -28,7 +27,6 @@ namespace lm::train {
 // The objects that a saver works with. All of them outlive the saver.
 struct SaverParts {
     const RunConfig& config;
-    const io::OrderedJson& data_identities;  // from training_data(); set on rank 0 only
     comm::Group& world;
     comm::FlightRecorder& recorder;
     Trainer& trainer;
@@ -49,18 +47,19 @@ class Saver {
     // `loaded`, local steps included, so that no run loads them.
     void prepare(const std::optional<ckpt::Tip>& loaded);
 
-    // Saves the state at `progress`. Finishes an earlier save first. A synchronous save returns
-    // when the step is complete. An asynchronous save returns earlier; call wait_for_originals()
-    // before the state changes.
-    void save(const Progress& progress);
-    // Saves the state at `progress` to --local-save. Returns when the step is complete, or the save
-    // has failed with a warning.
-    void save_locally(const Progress& progress);
-    // Saves the state at `progress`, unless it is saved already, and waits until the step is
-    // complete. Repeats a failed save; throws JointError(failure) when it still fails after
-    // --save-retry. `in_a_hurry`: the process may be killed soon, so --save-retain is left to the
-    // next run.
-    void save_last(const Progress& progress, bool in_a_hurry);
+    // The fields of the manifest, `info`, do not contain the parent step, which the saver adds.
+    //
+    // Saves the trainer's state. Finishes an earlier save first. A synchronous save returns when
+    // the step is complete. An asynchronous save returns earlier; call wait_for_originals() before
+    // the state changes.
+    void save(const ckpt::SaveInfo& info);
+    // Saves the state to --local-save. Returns when the step is complete, or the save has failed
+    // with a warning.
+    void save_locally(const ckpt::SaveInfo& info);
+    // Saves the state, unless it is saved already, and waits until the step is complete. Repeats a
+    // failed save; throws JointError(failure) when it still fails after --save-retry. `in_a_hurry`:
+    // the process may be killed soon, so --save-retain is left to the next run.
+    void save_last(const ckpt::SaveInfo& info, bool in_a_hurry);
 
     // Returns the generation that prepare() has claimed last. Not collective.
     const ckpt::Generation& generation() const { return generation_; }
@@ -95,8 +94,8 @@ class Saver {
     };
 
     bool is_rank0() const { return parts_.world.rank() == 0; }
-    ckpt::SaveInfo info_at(const Progress& progress) const;
-    void begin(const Progress& progress);
+    ckpt::SaveInfo with_parent(ckpt::SaveInfo info) const;
+    void begin(const ckpt::SaveInfo& info);
     bool is_short_of_room(const RoomNeed& need) const;
     void write_and_commit();
     void start_writing();
@@ -104,7 +103,7 @@ class Saver {
     void commit();
     void commit_or_warn();
     void failed(i64 iteration, const JointError& error);
-    std::string try_last(const Progress& progress);
+    std::string try_last(const ckpt::SaveInfo& info);
 
     SaverParts parts_;
     ckpt::Generation generation_;

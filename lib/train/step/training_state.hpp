@@ -14,7 +14,7 @@
 #include "model/params.hpp"
 #include "parallel/data_parallel.hpp"
 #include "parallel/grid.hpp"
-#include "train/step/trainer_config.hpp"
+#include "train/step/training_memory.hpp"
 
 namespace lm::train {
 

@@ -1,0 +1,337 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "train/config/run_config.hpp"
+
+#include <algorithm>
+
+#include "base/bounds.hpp"
+#include "base/error.hpp"
+#include "base/log.hpp"
+#include "base/shape.hpp"
+#include "ckpt/history/steps.hpp"
+#include "config/deepspeed.hpp"
+#include "config/rank_counts.hpp"
+#include "cost/nccl.hpp"
+#include "optim/schedule_summary.hpp"
+#include "spec/pipeline_schedule.hpp"
+#include "train/config/run_data.hpp"
+#include "train/config/schedule_request.hpp"
+#include "train/config/unused_flags.hpp"
+
+namespace lm::train {
+namespace {
+
+void check_energy(const config::LoggingFlags& flags) {
+    check_at_least("--codecarbon-intensity", flags.codecarbon_intensity, 0);
+    check_at_least("--codecarbon-cpu-power", flags.codecarbon_cpu_power, 0);
+    const std::string& country = flags.codecarbon_country;
+    const bool has_letters_only = std::ranges::all_of(
+        country, [](char c) { return (c >= 'A' && c <= 'Z') || (c >= 'a' && c <= 'z'); });
+    if (!country.empty() && (country.size() > 3 || !has_letters_only)) {
+        usage_error("--codecarbon-country",
+                    "expected the ISO code of a country, such as FRA, got {}", country);
+    }
+}
+
+void check_intervals(const config::TrainFlags& flags) {
+    check_at_least("--log-interval", flags.logging.interval, 1);
+    check_at_least("--eval-interval", flags.validation.interval, 1);
+    check_at_least("--timing-log-level", flags.logging.timing_level, 0);
+    if (flags.logging.timing_level > 2) {
+        usage_error("--timing-log-level", "expected 0, 1 or 2, got {}", flags.logging.timing_level);
+    }
+    check_at_least("--eval-iters", flags.validation.iters, 0);
+    check_at_least("--tensorboard-queue-size", flags.logging.tensorboard_queue_size, 1);
+    const config::StoppingFlags& stopping = flags.stopping;
+    check_at_least("--exit-interval", stopping.exit_interval, 1);
+    check_at_least("--error-injection-rate", stopping.injection_rate, 0);
+    check_at_least("--exit-duration-in-mins", stopping.exit_duration_min, 0);
+}
+
+// With --use-checkpoint-args, returns the model of the checkpoint of --load and prints a note;
+// throws Error(usage) without --load. Returns nullopt without the flag, and when there is no
+// checkpoint.
+std::optional<spec::ModelConfig> saved_model(const config::CheckpointFlags& flags) {
+    constexpr std::string_view flag = "--use-checkpoint-args";
+    if (!flags.use_saved_model) return std::nullopt;
+    if (flags.load.empty()) usage_error(flag, "needs --load DIR");
+    const ckpt::Share first_part{.count = i64{1} << 40};  // only the manifest is needed
+    const auto checkpoint = ckpt::open_if_any(flags.load, first_part);
+    if (!checkpoint) {
+        note("{}: {} has no checkpoint: the flags describe the model", flag, flags.load);
+        return std::nullopt;
+    }
+    note("{}: using the model configuration of {}", flag, checkpoint->path());
+    return checkpoint->manifest().model;
+}
+
+// Resolves the flags section by section. Adds every error to `problems`.
+class Resolver {
+  public:
+    Resolver(const config::TrainFlags& flags, const StartedRanks& ranks, Problems& problems)
+        : flags_(flags), ranks_(ranks), problems_(problems) {}
+
+    std::optional<RunConfig> resolve(std::string command_line) {
+        problems_.check([&] { check_unused_flags(flags_, ranks_.have_gpus); });
+        problems_.check([&] { config::apply_deepspeed(flags_); });
+        const bool output_is_valid = check_numbers();
+        resolve_data();
+        resolve_model();
+        if (model_) resolve_ranks();
+        resolve_schedule();
+        if (!model_ || !schedule_ || !output_is_valid || micro_batch() < 1) {
+            return std::nullopt;
+        }
+        problems_.check([&] { check_rows(); });
+        RunConfig config = make(std::move(command_line));
+        problems_.check([&] { config.batch_options().check(); });
+        problems_.check([&] { (void)config.all_validation_samples(); });
+        return config;
+    }
+
+  private:
+    // Returns the value of --micro-batch-size, or 0 when the flag is not given.
+    i64 micro_batch() const { return flags_.schedule.micro_batch.value_or(0); }
+    i64 n_threads() const { return flags_.device.threads.value_or(ranks_.cores); }
+
+    // Adds problems of invalid flags. Returns false when a flag for intervals, energy, saves,
+    // loading or skipped iterations is invalid, because the plan depends on these flags.
+    bool check_numbers() {
+        problems_.check([&] {
+            const std::optional<i64>& micro_batch = flags_.schedule.micro_batch;
+            if (!micro_batch)
+                usage_error("--micro-batch-size",
+                            "is missing: give the number of samples that a rank computes at once");
+            check_at_least("--micro-batch-size", *micro_batch, 1);
+        });
+        problems_.check([&] { check_from_to("--threads", n_threads(), 1, 1024); });
+        problems_.check([&] {
+            check_from_to("--tensor-comm-sms", flags_.device.tensor_comm_sms.value_or(0), 0, 1024);
+        });
+        return problems_.check([&] {
+            check_intervals(flags_);
+            check_energy(flags_.logging);
+            saves_ = resolve_saves(flags_);
+            save_buffer_ = save_buffer_limit(flags_);
+            check_load_flags(flags_.checkpoints);
+            apply_load_step(flags_.checkpoints);
+            skipped_ =
+                parse_skip_ranges(flags_.stopping.skip_ranges, flags_.stopping.iterations_to_skip);
+        });
+    }
+
+    void resolve_data() {
+        problems_.check([&] {
+            config::read_data_files(flags_.data);
+            data_order_ = data::parse_data_order(flags_.data.order);
+            check_mock(flags_.data);
+            vocabulary_ = find_vocabulary(flags_.data, flags_.model.vocab_size);
+        });
+    }
+
+    void resolve_model() {
+        problems_.check([&] { flags_.model.saved = saved_model(flags_.checkpoints); });
+        problems_.check([&] {
+            model_ = config::resolve_model(flags_.model, vocabulary_.size, flags_.parallel.tensor);
+        });
+        problems_.check([&] { precision_ = config::resolve_precision(flags_.precision); });
+        problems_.check([&] {
+            if (precision_.weights == DType::fp16) flags_.loss_scale.check();
+        });
+    }
+
+    void resolve_ranks() {
+        auto layout_problems = config::layout_problems(flags_.parallel, *model_);
+        for (std::string& text : layout_problems) problems_.add(std::move(text));
+        if (layout_problems.empty()) {
+            problems_.check([&] {
+                parallel_ = config::resolve_parallel(flags_.parallel, flags_.model, *model_);
+            });
+        }
+        const spec::ParallelConfig sizes = config::sizes_of(flags_.parallel);
+        if (sizes.tp < 1 || sizes.pp < 1) return;
+        per_replica_ = sizes.ranks_per_replica();
+        const auto replicas =
+            flags_.action.dry_run ? config::replicas_of : config::started_replicas;
+        problems_.check([&] { parallel_.dp = replicas(ranks_.n, sizes).dp; });
+        problems_.check([&] { flags_.rank_checks.check(); });
+        problems_.check([&] {
+            parallel_.zero_stage = config::resolve_zero_stage(flags_.zero, flags_.data_parallel);
+        });
+    }
+
+    void resolve_schedule() {
+        // A missing sequence length or batch size was reported before. A schedule without them
+        // would report problems that do not exist.
+        const std::vector<std::string> missing = missing_schedule_flags(flags_.schedule);
+        for (const std::string& text : missing) problems_.add(text);
+        const auto seq_length =
+            model_ ? model_->seq_length : config::seq_length_of(flags_.model).value_or(0);
+        if (missing.empty() && seq_length > 0 &&
+            (flags_.schedule.global_batch || micro_batch() > 0)) {
+            problems_.check(
+                [&] { schedule_.emplace(schedule_request(flags_.schedule, seq_length)); });
+        }
+        problems_.check([&] { flags_.optimizer.check(); });
+        if (!schedule_ || micro_batch() < 1) return;
+        for (std::string& text : config::batch_problems(schedule_->ramp(), micro_batch(),
+                                                        {parallel_.dp, per_replica_})) {
+            problems_.add(std::move(text));
+        }
+        problems_.check([&] { check_validation_batch(); });
+        n_micro_batches_ = schedule_->ramp().global_batch / (micro_batch() * parallel_.dp);
+        problems_.check([&] { check_accumulation(); });
+        for (const spec::RampStep& stage : schedule_->ramp().stages()) {
+            problems_.check([&] {
+                const i64 n = stage.batch / (micro_batch() * parallel_.dp);
+                spec::check_pipeline({parallel_.pp, parallel_.n_chunks, n});
+            });
+        }
+    }
+
+    void check_validation_batch() const {
+        const auto& batch = flags_.validation.global_batch;
+        const i64 unit = micro_batch() * parallel_.dp;
+        if (!batch || (*batch > 0 && *batch % unit == 0)) return;
+        usage_error(
+            "--eval-global-batch-size",
+            "{} is not a multiple of {}, the samples of one micro-batch on each data-parallel rank "
+            "(data-parallel ranks: {})",
+            *batch, unit, parallel_.dp);
+    }
+
+    void check_accumulation() const {
+        const auto& steps = flags_.schedule.accumulation_steps;
+        if (!steps || *steps == n_micro_batches_) return;
+        usage_error(
+            flags_.deepspeed_config,
+            "gradient_accumulation_steps: is {}, but a batch of {} is {} micro-batches of {} "
+            "on each of {} data-parallel ranks",
+            *steps, schedule_->ramp().global_batch, n_micro_batches_, micro_batch(), parallel_.dp);
+    }
+
+    spec::DataParallelConfig data_parallel() const {
+        spec::DataParallelConfig resolved = flags_.data_parallel;
+        if (!resolved.bucket_elements) {
+            resolved.bucket_elements = parallel::default_bucket_elements(parallel_.dp);
+        }
+        return resolved;
+    }
+
+    // Checks that the tensor ranks can divide the rows of a micro-batch, for every sequence length
+    // of the run.
+    void check_rows() const {
+        const i64 micro_batch = this->micro_batch();
+        config::require_equal_rows(parallel_, micro_batch, model_->seq_length);
+        const auto& curriculum = schedule_->curriculum();
+        if (!curriculum || !parallel_.sequence_parallel) return;
+        const i64 last = schedule_->total_iterations();
+        for (i64 i = 1; i <= last && !curriculum->finished(i); ++i) {
+            config::require_equal_rows(parallel_, micro_batch, curriculum->seq_length(i));
+        }
+    }
+
+    // Returns the directory of measured algorithms; empty: none.
+    std::string autotune() const {
+        const std::string& given = flags_.device.autotune;
+        if (!ranks_.have_gpus || flags_.device.deterministic_mode || given == "off") return {};
+        if (!given.empty() || flags_.checkpoints.save.empty()) return given;
+        return flags_.checkpoints.save + "/autotune";
+    }
+
+    RunConfig make(std::string command_line) {
+        return {.trainer = {.model = *model_,
+                            .parallel = parallel_,
+                            .data_parallel = data_parallel(),
+                            .micro_batch = micro_batch(),
+                            .n_micro_batches = std::max<i64>(1, n_micro_batches_),
+                            .precision = precision_,
+                            .loss_scale = flags_.loss_scale,
+                            .adamw = flags_.optimizer,
+                            .seed = static_cast<u64>(flags_.model.seed),
+                            .documents = flags_.documents,
+                            .n_threads = static_cast<int>(n_threads()),
+                            .cuda = ranks_.have_gpus,
+                            .deterministic = flags_.device.deterministic_mode,
+                            .attention = flags_.device.attention(),
+                            .allow_tf32 = flags_.device.allow_tf32,
+                            .save_buffer = save_buffer_,
+                            .autotune = autotune(),
+                            .tensor_comm_sms = flags_.device.tensor_comm_sms.value_or(
+                                cost::tensor_comm_sms(*model_, parallel_))},
+                .data = flags_.data,
+                .data_order = data_order_,
+                .split_given = flags_.model.options->given("--split"),
+                .schedule = *schedule_,
+                .saves = saves_,
+                .skipped = skipped_,
+                .tokenizer = {.end_of_document = vocabulary_.eod.value_or(-1),
+                              .digest = vocabulary_.digest},
+                .rank_checks = flags_.rank_checks,
+                .validation = flags_.validation,
+                .checkpoints = flags_.checkpoints,
+                .stopping = flags_.stopping,
+                .logging = flags_.logging,
+                .action = flags_.action,
+                .command_line = std::move(command_line)};
+    }
+
+    config::TrainFlags flags_;
+    StartedRanks ranks_;
+    Problems& problems_;
+    SaveRules saves_;
+    i64 save_buffer_ = 0;
+    std::vector<IterationRange> skipped_;
+    data::DataOrder data_order_ = data::DataOrder::stateless;
+    Vocabulary vocabulary_;
+    std::optional<spec::ModelConfig> model_;
+    spec::Precision precision_;
+    spec::ParallelConfig parallel_;
+    i64 per_replica_ = 1;      // ranks of one replica of the model
+    i64 n_micro_batches_ = 1;  // micro-batches of a full batch on one replica
+    std::optional<optim::Schedule> schedule_;
+};
+
+}  // namespace
+
+std::optional<RunConfig> resolve(const config::TrainFlags& flags, std::string command_line,
+                                 const StartedRanks& ranks, Problems& problems) {
+    return Resolver(flags, ranks, problems).resolve(std::move(command_line));
+}
+
+RunConfig resolve(const config::TrainFlags& flags, std::string command_line,
+                  const StartedRanks& ranks) {
+    if (flags.action.world_size) usage_error("--world-size", "needs --dry-run");
+    Problems problems;
+    std::optional<RunConfig> config = resolve(flags, std::move(command_line), ranks, problems);
+    problems.throw_found();
+    return std::move(*config);
+}
+
+data::BatchOptions RunConfig::batch_options() const {
+    const i64 eod = tokenizer.end_of_document;
+    return {.micro_batch = trainer.micro_batch,
+            .eod_id = eod < 0 ? std::nullopt : std::optional(eod),
+            .reset_position_ids = trainer.documents.reset_position_ids,
+            .reset_attention_mask = trainer.documents.reset_attention_mask,
+            .eod_mask_loss = trainer.documents.eod_mask_loss,
+            .n_ids = trainer.cuda ? trainer.model.vocab_size : 0};
+}
+
+i64 RunConfig::validation_batch() const {
+    return validation.global_batch.value_or(schedule.ramp().global_batch);
+}
+
+i64 RunConfig::validation_samples() const {
+    if (action.benchmark) return 0;
+    return checked_mul(validation.iters, validation_batch());
+}
+
+i64 RunConfig::all_validation_samples() const {
+    if (validation_samples() == 0 || data_order == data::DataOrder::stateless) {
+        return validation_samples();
+    }
+    return checked_mul(optim::megatron_validations(schedule, validation.interval),
+                       validation_samples());
+}
+
+}  // namespace lm::train

@@ -1,0 +1,233 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "train/resume/changes.hpp"
+
+#include <string_view>
+
+#include "base/error.hpp"
+#include "base/log.hpp"
+#include "data/indexed/dataset_identity.hpp"
+#include "io/json.hpp"
+#include "train/config/run_data.hpp"
+#include "train/config/run_json.hpp"
+
+namespace lm::train {
+namespace {
+
+std::string text_of(const io::Json& value) {
+    // A count that the schedule holds as a floating-point number is printed as an integer.
+    if (value.is_number_float()) return fmt::format("{}", value.get<double>());
+    return value.is_null() || value.empty() ? "not given" : value.dump();
+}
+
+class Changes {
+  public:
+    Changes(const RunConfig& config, const ckpt::Checkpoint& checkpoint)
+        : config_(config), checkpoint_(checkpoint), manifest_(checkpoint.manifest()) {}
+
+    void check_tokenizer() const {
+        const ckpt::TokenizerInfo& saved = manifest_.tokenizer;
+        const ckpt::TokenizerInfo& now = config_.tokenizer;
+        if (saved.digest.empty() || now.digest.empty() || saved.digest == now.digest) return;
+        if (!config_.checkpoints.override_tokenizer) {
+            usage_error(checkpoint_.path(),
+                        "--load: the checkpoint has the tokenizer {}, but the data of this run has "
+                        "{}: give data of the checkpoint's tokenizer, or --override-tokenizer if "
+                        "both are the same tokenizer in different files",
+                        saved.digest, now.digest);
+        }
+        note(
+            "{}: the checkpoint has the tokenizer {}, and the data of this run has {}: "
+            "--override-tokenizer treats the two as the same tokenizer",
+            checkpoint_.path(), saved.digest, now.digest);
+    }
+
+    void check_training(const io::Json& saved, const io::OrderedJson& now) const {
+        for (const auto& [key, value] : now.items()) {
+            const auto old = saved.find(key);
+            if (old == saved.end() || *old == io::Json(value)) continue;
+            check_key(key, text_of(*old), text_of(io::Json(value)));
+        }
+    }
+
+    void check_data(const io::Json& saved, const io::OrderedJson& now) const {
+        if (config_.checkpoints.override_data) return;
+        if (saved.size() != now.size()) {
+            refuse_data("the number of training datasets", fmt::format("{}", saved.size()),
+                        fmt::format("{}", now.size()));
+        }
+        for (size_t i = 0; i < now.size(); ++i) check_dataset(saved[i], io::Json(now[i]));
+    }
+
+  private:
+    void check_key(const std::string& key, const std::string& was, const std::string& is) const {
+        const config::ResumeRule rule = config::resume_rule(config::Block::training, key);
+        if (rule.on_resume == config::OnResume::ignored) return;
+        if (changes_schedule(rule.on_resume)) {
+            if (!config_.checkpoints.override_schedule) {
+                usage_error(rule.flag,
+                            "is {}{}, but was {} when {} was written: give that value, or "
+                            "--override-opt_param-scheduler to use the new schedule",
+                            is, cause(rule.flag), was, checkpoint_.path());
+            }
+        } else if (changes_samples(rule.on_resume) && !config_.checkpoints.override_data) {
+            refuse_data(rule.flag, was, is);
+        }
+        note("{}: was {} when the checkpoint was written, is {} now{}", rule.flag, was, is,
+             cause(rule.flag));
+    }
+
+    // Returns a text such as " (from --train-tokens)" when exactly one other flag of the command
+    // line can have set the value of `flag`. Returns "" when `flag` itself is on the command line.
+    std::string cause(std::string_view flag) const {
+        const bool decays = flag == "--lr-decay-samples";
+        if ((!decays && flag != "--train-samples") || is_on_command_line(flag)) return "";
+        if (decays) {
+            for (const std::string_view end : {"--lr-decay-iters", "--lr-decay-tokens"})
+                if (is_on_command_line(end)) return fmt::format(" (from {})", end);
+        }
+        std::string_view found;
+        for (const std::string_view end : {"--train-samples", "--train-iters", "--train-tokens"}) {
+            if (!is_on_command_line(end)) continue;
+            if (!found.empty()) return "";
+            found = end;
+        }
+        return found.empty() ? "" : fmt::format(" (from {})", found);
+    }
+
+    bool is_on_command_line(std::string_view flag) const {
+        const std::string line = config_.command_line + " ";
+        return line.find(fmt::format(" {} ", flag)) != line.npos ||
+               line.find(fmt::format(" {}=", flag)) != line.npos;
+    }
+
+    bool changes_schedule(config::OnResume rule) const {
+        const bool constant = config_.schedule.learning_rate().style == optim::DecayStyle::constant;
+        return rule == config::OnResume::schedule ||
+               (rule == config::OnResume::decay_end && !constant);
+    }
+
+    bool changes_samples(config::OnResume rule) const {
+        return rule == config::OnResume::samples ||
+               (rule == config::OnResume::sample_count &&
+                config_.data_order != data::DataOrder::stateless);
+    }
+
+    [[noreturn]] void refuse_data(std::string_view what, const std::string& was,
+                                  const std::string& is) const {
+        usage_error(
+            what,
+            "is {2}, but {0} was trained with {1}: after {3} samples, this run would read other "
+            "samples: give {1}, or --override-data to train on the other samples",
+            checkpoint_.path(), was, is, manifest_.counters.consumed_samples);
+    }
+
+    void check_dataset(const io::Json& saved, const io::Json& now) const {
+        const auto prefix = io::json_get<std::string>(now, "prefix", checkpoint_.path());
+        for (const char* key : {"weight", "from", "to"}) {
+            if (saved.value(key, io::Json()) != now.value(key, io::Json())) {
+                refuse_data(fmt::format("{}: its {}", prefix, key),
+                            text_of(saved.value(key, io::Json())),
+                            text_of(now.value(key, io::Json())));
+            }
+        }
+        if (data::same_dataset(identity_from(saved), identity_from(now))) return;
+        usage_error(prefix,
+                    "is not the dataset that {} was trained on ({}, {} bytes; this dataset has {} "
+                    "bytes): give that dataset, or --override-data to train on this one",
+                    checkpoint_.path(),
+                    io::json_get<std::string>(saved, "prefix", checkpoint_.path()),
+                    identity_from(saved).bin_bytes, identity_from(now).bin_bytes);
+    }
+
+    data::DatasetIdentity identity_from(const io::Json& object) const {
+        const std::string& path = checkpoint_.path();
+        return {.bin_bytes = io::json_get<i64>(object, "bin_bytes", path),
+                .idx_bytes = io::json_get<i64>(object, "idx_bytes", path),
+                .samples = io::json_get<std::string>(object, "samples", path),
+                .digest = io::json_get<std::string>(object, "digest", path)};
+    }
+
+    const RunConfig& config_;
+    const ckpt::Checkpoint& checkpoint_;
+    const ckpt::Manifest& manifest_;
+};
+
+}  // namespace
+
+io::OrderedJson training_data(const RunConfig& config) {
+    io::OrderedJson datasets = io::OrderedJson::array();
+    for (const data::DataPath& path : data::training_paths(config.data.paths)) {
+        const data::DatasetIdentity identity = data::identity_of(path.prefix);
+        const data::Fraction fraction = path.fraction.value_or(data::Fraction{});
+        datasets.push_back({{"prefix", path.prefix},
+                            {"weight", path.weight},
+                            {"from", fraction.begin},
+                            {"to", fraction.end},
+                            {"bin_bytes", identity.bin_bytes},
+                            {"idx_bytes", identity.idx_bytes},
+                            {"samples", identity.samples},
+                            {"digest", identity.digest}});
+    }
+    return datasets;
+}
+
+void adopt_schedule(RunConfig& config, const ckpt::Checkpoint& checkpoint) {
+    const config::CheckpointFlags& flags = config.checkpoints;
+    if (!flags.use_saved_schedule || flags.finetune || flags.no_load_optim) return;
+    const std::string& path = checkpoint.path();
+    const io::Json state = io::parse_json(checkpoint.manifest().state, path);
+    const auto saved = state.find(name_of(config::Block::training));
+    if (saved == state.end() || !saved->contains("lr")) {
+        note("{}: has no learning rate schedule: using the schedule of the flags", path);
+        return;
+    }
+    const auto number = [&](const char* key) { return io::json_get<double>(*saved, key, path); };
+    const auto text = [&](const char* key) { return io::json_get<std::string>(*saved, key, path); };
+    optim::LearningRate rate{.max = number("lr"),
+                             .min = number("min_lr"),
+                             .init = number("lr_warmup_init"),
+                             .style = optim::parse_decay_style(text("lr_decay_style")),
+                             .warmup_samples = number("lr_warmup_samples"),
+                             .decay_samples = number("lr_decay_samples"),
+                             .decay_tokens = number("lr_decay_tokens"),
+                             .anneal_samples = number("lr_wsd_decay_samples")};
+    if (rate.style == optim::DecayStyle::wsd) {
+        rate.anneal = optim::parse_anneal_style(text("lr_wsd_decay_style"));
+    }
+    const auto given = [&](const char* key) { return !saved->value(key, io::Json()).is_null(); };
+    std::optional<optim::RateRange> decoupled;
+    if (given("decoupled_lr")) decoupled = {number("decoupled_lr"), number("decoupled_min_lr")};
+    config.schedule.set_learning_rate(rate, decoupled);
+    config.schedule.set_weight_decay(std::nullopt);
+    if (given("start_weight_decay")) {
+        const std::string style = text("weight_decay_incr_style");
+        const bool same_length = config.schedule.end().samples == number("train_samples");
+        config.schedule.set_weight_decay(optim::GrowingWeightDecay{
+            .start = number("start_weight_decay"),
+            .end = number("end_weight_decay"),
+            .style = optim::parse_weight_decay_style(style),
+            .samples = same_length ? static_cast<double>(config.schedule.planned_samples())
+                                   : number("train_samples")});
+    }
+    config.trainer.adamw.weight_decay = number("weight_decay");
+}
+
+void check_changes(const RunConfig& config, const io::OrderedJson& data,
+                   const ckpt::Checkpoint& checkpoint) {
+    const Changes changes(config, checkpoint);
+    changes.check_tokenizer();
+    if (config.checkpoints.finetune) return;
+    const io::Json state = io::parse_json(checkpoint.manifest().state, checkpoint.path());
+    if (const auto saved = state.find(name_of(config::Block::training)); saved != state.end()) {
+        io::Json was = *saved;
+        io::OrderedJson now = training_json(config);
+        was["seq_length"] = checkpoint.manifest().model.seq_length;
+        now["seq_length"] = config.trainer.model.seq_length;
+        changes.check_training(was, now);
+    }
+    if (const auto saved = state.find("data"); saved != state.end()) {
+        changes.check_data(*saved, data);
+    }
+}
+
+}  // namespace lm::train

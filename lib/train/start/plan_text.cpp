@@ -1,0 +1,240 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "train/start/plan_text.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <ranges>
+
+#include "base/printable.hpp"
+#include "base/units.hpp"
+#include "cost/formulas.hpp"
+#include "cost/nccl.hpp"
+#include "optim/schedule_summary.hpp"
+#include "train/save/save_room.hpp"
+#include "train/start/layout_text.hpp"
+
+namespace lm::train {
+namespace {
+
+template <typename... Args>
+void line(std::string& plan, std::string_view what, fmt::format_string<Args...> format,
+          Args&&... args) {
+    plan += fmt::format(" > {:<12} {}\n", what,
+                        printable(fmt::format(format, std::forward<Args>(args)...)));
+}
+
+// Returns "rope positions, RMSNorm, swiglu, 8 key-value groups, untied head, no biases".
+std::string kind_text(const spec::ModelConfig& model) {
+    std::string text = std::string(name_of(model.position));
+    if (model.position == spec::PositionEmbedding::rope) {
+        if (model.rotary_percent != 1) text += fmt::format(" {}", model.rotary_percent);
+        if (model.rotary_interleaved) text += " interleaved";
+        if (model.rope_scaling != 0) text += fmt::format(" scaled by {}", model.rope_scaling);
+    }
+    text += fmt::format(" positions, {}{}, {}", name_of(model.normalization),
+                        model.norm_1p ? "-1p" : "", name_of(model.activation));
+    if (model.n_groups != model.n_heads) {
+        text +=
+            fmt::format(", {} key-value group{}", model.n_groups, model.n_groups == 1 ? "" : "s");
+    }
+    if (model.window > 0) text += fmt::format(", window of {} keys", model.window);
+    if (model.embedding_norm) text += ", embedding norm";
+    if (model.qk_norm) text += ", norms of query and key";
+    text += model.untied_head ? ", untied head" : ", tied head";
+    if (!model.linear_bias)
+        text += model.qkv_bias ? ", biases of query, key and value" : ", no biases";
+    return text;
+}
+
+void add_model(std::string& plan, const spec::ModelConfig& model,
+               const spec::ParallelConfig& parallel) {
+    const i64 total = spec::count_parameters(model).total();
+    line(plan, "model", "{} parameters ({}): {} layers, hidden {}, {} heads, ffn {}, sequence {}",
+         total, human_count(static_cast<double>(total)), model.n_layers, model.hidden,
+         model.n_heads, model.ffn_hidden, model.seq_length);
+    line(plan, "architecture", "{}", kind_text(model));
+    line(plan, "vocabulary", "{}, in memory {}", model.vocab_size,
+         spec::padded_vocab(model, parallel));
+}
+
+void add_curriculum(std::string& plan, const optim::Schedule& schedule) {
+    if (!schedule.curriculum()) return;
+    i64 full = 1;  // first iteration with the final sequence length
+    for (i64 step = i64{1} << 40; step > 0; step /= 2) {
+        if (!schedule.curriculum()->finished(full + step - 1)) full += step;
+    }
+    const i64 reached = std::min(full, schedule.total_iterations() + 1);
+    line(plan, "curriculum",
+         "{}: sequences of {} tokens at first, {} from iteration {} on, after {} tokens",
+         name_of(schedule.curriculum()->kind), schedule.seq_length({}),
+         schedule.seq_length({.iteration = reached - 1}), reached,
+         schedule.after(reached - 1).tokens);
+}
+
+// Returns "0.002 after a warm-up of 40 samples, falls to 0.0002 at sample 784".
+std::string rate_text(const optim::LearningRate& rate) {
+    const std::string warmup =
+        rate.warmup_samples > 0
+            ? fmt::format("after a warm-up of {:.0f} samples", rate.warmup_samples)
+            : "without warm-up";
+    const std::string begin = fmt::format("{:g} {}, ", rate.max, warmup);
+    if (rate.style == optim::DecayStyle::constant) return begin + "then constant";
+    if (rate.decay_tokens > 0)
+        return begin + fmt::format("falls to {:g} at token {:.0f}", rate.min, rate.decay_tokens);
+    const bool may_stay_above = rate.style == optim::DecayStyle::inverse_square_root;
+    return begin + fmt::format("falls to {}{:g} at sample {:.0f}",
+                               may_stay_above ? "at least " : "", rate.min, rate.decay_samples);
+}
+
+void add_schedule(std::string& plan, const RunConfig& config) {
+    const optim::Counters& end = config.schedule.end();
+    const spec::BatchRamp& ramp = config.schedule.ramp();
+    const std::string_view unreached = config.schedule.unreached_limit();
+    line(plan, "training", "{} iterations, {} samples, {} tokens{}", end.iteration, end.samples,
+         end.tokens, unreached.empty() ? "" : fmt::format("; {} is not reached", unreached));
+    const auto stages = ramp.stages();
+    const i64 micro = config.trainer.micro_batch;
+    const i64 dp = config.trainer.parallel.dp;
+    if (stages.size() > 1) {
+        line(plan, "batch", "{} to {} in {} stages, micro-batch {}", stages.front().batch,
+             ramp.global_batch, stages.size(), micro);
+    } else if (ramp.global_batch % (micro * dp) != 0) {  // reported as a problem elsewhere
+        line(plan, "batch", "{} samples", ramp.global_batch);
+    } else {
+        const i64 n = ramp.global_batch / (micro * dp);
+        line(plan, "batch", "{} samples, {} micro-batch{} of {}{}", ramp.global_batch, n,
+             n == 1 ? "" : "es", micro, dp > 1 ? " on each replica" : "");
+    }
+    line(plan, "learning rate", "{}", rate_text(config.schedule.learning_rate()));
+    add_curriculum(plan, config.schedule);
+}
+
+void add_ranks(std::string& plan, const RunConfig& config) {
+    const spec::ParallelConfig& p = config.trainer.parallel;
+    if (p.n_ranks() == 1) return;
+    std::string layers;
+    if (p.pp > 1) {
+        i64 least = config.trainer.model.n_layers;
+        i64 most = 0;
+        for (i64 stage = 0; stage < p.pp; ++stage) {
+            const i64 n = spec::stage_layers(config.trainer.model, p, stage);
+            least = std::min(least, n);
+            most = std::max(most, n);
+        }
+        layers = least == most ? fmt::format("; {} layers in each stage", most)
+                               : fmt::format("; {} to {} layers in a stage", least, most);
+    }
+    line(plan, "ranks", "{} = {}{}", p.n_ranks(), spec::sizes_text(p), layers);
+    if (!config.action.dry_run) return;
+    for (const LayoutLine& each : describe_layout(config)) line(plan, each.what, "{}", each.text);
+}
+
+// Adds the lines of --dry-run only: each stage of the ramp, and the learning rate at its key
+// points.
+void add_schedule_details(std::string& plan, const RunConfig& config) {
+    const optim::Schedule& schedule = config.schedule;
+    for (const std::string& text : optim::describe_ramp(schedule)) line(plan, "ramp", "{}", text);
+    std::string sizes;
+    for (const i64 size :
+         spec::fitting_dp_sizes(schedule.ramp(), config.trainer.micro_batch, 4096)) {
+        sizes += fmt::format(" {}", size);
+    }
+    line(plan, "ranks", "data-parallel sizes that fit every batch:{}", sizes);
+    for (const optim::RatePoint& point : optim::key_rates(schedule)) {
+        line(plan, "rate", "{:.3E} at the {}: iteration {}, {} samples", point.rate, point.what,
+             point.done.iteration, point.done.samples);
+    }
+    for (const IterationRange& range : config.skipped) {
+        line(plan, "skipped", "iterations {} to {}: their samples are consumed without training",
+             range.first, range.last);
+    }
+}
+
+void add_data(std::string& plan, const RunConfig& config, const data::DataSets& data) {
+    const auto describe = [&plan](std::string_view name, const data::SampleSource& source, i64 n) {
+        for (const std::string& text : data::describe_use(name, source, n))
+            line(plan, "data", "{}", text);
+    };
+    if (!data.train) return;  // the data has a problem that is reported elsewhere
+    describe("train", *data.train, config.schedule.end().samples);
+    for (const data::NamedSource& set : data.valid) {
+        describe(set.name, *set.source, config.validation_samples());
+    }
+    for (const data::NamedSource& set : data.test) {
+        describe(set.name, *set.source, config.validation_samples());
+    }
+    if (data.valid.empty() && config.validation_samples() > 0) {
+        line(plan, "validation", "none: the data for it is empty, see --split");
+    } else if (!data.valid.empty()) {
+        line(plan, "validation", "{} samples of each set every {} iterations",
+             config.validation_samples(), config.validation.interval);
+    }
+    if (!data.test.empty()) {
+        line(plan, "test", "{} samples of each set at the end", config.validation_samples());
+    }
+}
+
+// Returns the plan of the pipeline stage with the most memory.
+cost::MemoryPlan largest_memory_plan(const RunConfig& config) {
+    const TrainerConfig& trainer = config.trainer;
+    cost::MemoryPlan largest;
+    for (i64 stage = 0; stage < trainer.parallel.pp; ++stage) {
+        TrainerConfig full = trainer;  // `trainer` with the full batch of the ramp
+        full.n_micro_batches = trainer.micro_batches_of(config.schedule.ramp().global_batch);
+        const cost::MemoryPlan plan = memory_plan(full, 0, stage);
+        if (plan.total() > largest.total()) largest = plan;
+    }
+    return largest;
+}
+
+void add_memory(std::string& plan, const RunConfig& config) {
+    const spec::ParallelConfig& parallel = config.trainer.parallel;
+    const i64 ranks = parallel.n_ranks();
+    const cost::MemoryPlan memory = largest_memory_plan(config);
+    const i64 nccl = config.trainer.cuda ? cost::nccl_bytes(config.trainer.model, parallel, 0,
+                                                            config.trainer.nccl_use())
+                                         : 0;
+    const std::string masters =
+        memory.masters > 0 ? fmt::format("masters {}, ", human_size(memory.masters)) : "";
+    const std::string saves = memory.save_buffer > 0 ? fmt::format("; {} of host memory for saves",
+                                                                   human_size(memory.save_buffer))
+                                                     : "";
+    line(plan, "memory",
+         "{}{}: weights {}, {}gradients {}, optimizer {}, activations {}, workspace {}{}{}",
+         human_size(memory.total()), ranks > 1 ? " on the fullest rank" : "",
+         human_size(memory.weights), masters, human_size(memory.gradients),
+         human_size(memory.optimizer), human_size(memory.activations), human_size(memory.workspace),
+         nccl > 0 ? fmt::format("; plus about {} for NCCL", human_size(nccl)) : "", saves);
+}
+
+void add_checkpoints(std::string& plan, const RunConfig& config) {
+    const config::CheckpointFlags& flags = config.checkpoints;
+    if (flags.save.empty()) return line(plan, "checkpoints", "none (no --save)");
+    const i64 last = last_iteration(config);
+    const i64 saves = spec::count_saves(config.saves.ranges, last);
+    const i64 each = cost::checkpoint_size(config.trainer.model, config.trainer.precision).total();
+    const std::string text =
+        fmt::format("{} of {} each in {}", saves, human_size(each), flags.save);
+    const StepCount most = steps_on_disk(config.saves, 0, last);
+    if (most.kept == saves)
+        return line(plan, "checkpoints", "{}, {} in all", text, human_size(saves * each));
+    line(plan, "checkpoints", "{}; at most {} are kept, {} during a save: {}", text, most.kept,
+         most.on_disk, human_size(most.on_disk * each));
+}
+
+}  // namespace
+
+std::string describe_plan(const RunConfig& config, const data::DataSets& data) {
+    std::string plan;
+    add_model(plan, config.trainer.model, config.trainer.parallel);
+    add_ranks(plan, config);
+    add_schedule(plan, config);
+    if (config.action.dry_run) add_schedule_details(plan, config);
+    add_data(plan, config, data);
+    add_memory(plan, config);
+    add_checkpoints(plan, config);
+    return plan;
+}
+
+}  // namespace lm::train

@@ -1,0 +1,392 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "train/start/run.hpp"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cstdlib>
+#include <functional>
+#include <memory>
+#include <optional>
+
+#include "base/clock.hpp"
+#include "base/log.hpp"
+#include "base/machine.hpp"
+#include "base/units.hpp"
+#include "cli/signals.hpp"
+#include "comm/flight_dump.hpp"
+#include "comm/watchdog.hpp"
+#include "cost/peak_flops.hpp"
+#include "io/json.hpp"
+#include "parallel/hosts.hpp"
+#include "parallel/together.hpp"
+#include "train/config/run_data.hpp"
+#include "train/config/run_json.hpp"
+#include "train/loop/job_end.hpp"
+#include "train/loop/loop.hpp"
+#include "train/resume/changes.hpp"
+#include "train/resume/pending_evaluation.hpp"
+#include "train/resume/start_count.hpp"
+#include "train/start/early_stop.hpp"
+#include "train/start/host_memory.hpp"
+#include "train/start/node_check.hpp"
+#include "train/start/open_device.hpp"
+#include "train/start/plan_text.hpp"
+#include "train/start/product_speed.hpp"
+#include "train/start/start_text.hpp"
+#include "train/step/training_memory.hpp"
+#include "train/step/trial_step.hpp"
+
+namespace lm::train {
+namespace {
+
+struct TrainingData {
+    data::DataSets sets;
+    io::OrderedJson identities;  // result of training_data(), for checkpoints; set on rank 0 only
+};
+
+// Opens the data on all ranks. Rank 0 compares it with the data of the checkpoint.
+TrainingData open_data_together(const RunConfig& config,
+                                const std::optional<ckpt::Checkpoint>& checkpoint,
+                                comm::Group& world) {
+    TrainingData data;
+    parallel::together(world, [&] {
+        const bool is_rank0 = world.rank() == 0;
+        if (is_rank0) check_writable(config.checkpoints, config.logging);
+        data.sets = open_data(config);
+        if (!is_rank0) return;
+        data.identities = training_data(config);
+        if (checkpoint) check_changes(config, data.identities, *checkpoint);
+    });
+    return data;
+}
+
+void check_host_memory_together(const RunConfig& config, comm::Group& world) {
+    const i64 ranks_here = parallel::ranks_on_host(world);
+    parallel::together(world, [&] { check_host_memory(config, ranks_here); });
+}
+
+// Checks that the GPU of each rank has enough free memory for the memory plan. Call it before
+// anything is allocated.
+void require_room_together(const TrainerConfig& config, device::Device& device,
+                           comm::Group& world) {
+    if (!config.cuda) return;
+    parallel::together(world, [&] {
+        require_room(config, spec::coordinates_of(config.parallel, world.rank()), device);
+    });
+}
+
+void report_device(const RunConfig& config, Trainer& trainer, device::Device& device,
+                   comm::Group& world, TrainingLog& log) {
+    if (!config.trainer.cuda) return;
+    const auto peak = cost::peak_flops(device.name(), config.trainer.precision.weights);
+    if (peak) log.set_peak_flops(*peak);
+    if (world.rank() == 0) {
+        note("device: {}{}", device.name(),
+             peak ? fmt::format(": MFU is relative to its peak of {:.0f} TFLOP/s in {}",
+                                *peak / 1e12, name_of(config.trainer.precision.weights))
+                  : ": no MFU: the peak of this device is unknown");
+    }
+    compare_with_driver(gpu_memory(config.trainer, trainer.grid().at, device), device.name());
+}
+
+StatusSettings status_settings(const RunConfig& config, const comm::Group& world,
+                               double timeout_s) {
+    return {.path = config.logging.status_file,
+            .save = config.checkpoints.save,
+            .total_iterations = config.schedule.total_iterations(),
+            .log_interval = config.logging.interval,
+            .n_ranks = world.size(),
+            .timeout_s = timeout_s};
+}
+
+// Names this rank and the run in the flight recorder, and chooses the directory of its dumps. Each
+// start has its own directory below --save. Collective.
+void prepare_recorder(const RunConfig& config, comm::Group& world, comm::FlightRecorder& recorder) {
+    i64 start_s = world.rank() == 0 ? static_cast<i64>(unix_time_s()) : 0;
+    i64 salt = world.rank() == 0 ? getpid() : 0;  // two runs may start in one second
+    world.broadcast({&start_s, DType::int64, {1}}, 0);
+    world.broadcast({&salt, DType::int64, {1}}, 0);
+    recorder.identify(world.rank(), world.size(), start_s * 10'000'000 + salt);
+    if (config.checkpoints.save.empty()) return;
+    recorder.set_dump_directory(
+        fmt::format("{}/flight-recorder/{}-{}", config.checkpoints.save, start_s, salt));
+}
+
+// Ends this process, and thereby the job. If another rank of this host was stopped (SIGSTOP) inside
+// an MPI call, it may hold a queue in shared memory. This rank then spins on the queue and never
+// reaches its own timeout. MPI_Abort may also spin, so it is not called.
+[[noreturn]] void end_stuck_rank(const comm::Group& world, const comm::FlightRecorder& recorder,
+                                 double waited_s) {
+    const std::string stopped = comm::stopped_ranks_on_host(recorder);
+    warn("rank {}: timed out after {:.0f} s inside an MPI call; {}; state of this rank: {}",
+         world.rank(), waited_s, stopped.empty() ? "no rank of this host is stopped" : stopped,
+         recorder.where());
+    std::_Exit(static_cast<int>(Exit::failure));
+}
+
+// On SIGUSR2, the watchdog dumps this rank's last events at once, even while this rank waits for
+// another rank. It also sets `dump_requested`, for which the loop prints a line later.
+comm::WatchdogOptions watchdog_options(double quiet_s, const comm::Group& world,
+                                       comm::FlightRecorder& recorder,
+                                       std::atomic<bool>& dump_requested) {
+    return {
+        .timeout_s = quiet_s,
+        .dump_requested =
+            [&dump_requested] {
+                const bool requested = cli::consume_dump_request();
+                if (requested) dump_requested = true;
+                return requested;
+            },
+        .report = [&world](const std::string& line) { note("rank {}: {}", world.rank(), line); },
+        .write_dump = [&recorder] { return comm::write_dumps(recorder); },
+        .end_stuck = [&world,
+                      &recorder](double waited_s) { end_stuck_rank(world, recorder, waited_s); }};
+}
+
+bool counts_starts(const RunConfig& config) {
+    return !config.checkpoints.save.empty() && !config.action.benchmark;
+}
+
+// Counts this start in --save. Throws when the two previous starts from this step have saved no
+// newer step (count_start()). Collective.
+void count_start_together(const RunConfig& config, const std::optional<ckpt::Checkpoint>& from,
+                          comm::Group& world) {
+    if (!counts_starts(config)) return;
+    parallel::together(world, [&] {
+        if (world.rank() != 0) return;
+        count_start(config.checkpoints.save, from ? from->manifest().counters.iteration : 0,
+                    digest_for_count(config));
+    });
+}
+
+// With --exit-before-limit, returns the end of the batch job if it is known. Collective.
+std::optional<JobEnd> find_job_end(const RunConfig& config, comm::Group& world) {
+    if (!config.saves.before_limit_s) return {};
+    const std::optional<JobEnd> end = job_end_together(world);
+    if (end && world.rank() == 0) {
+        note(
+            "{}: the job ends in {}: the run saves and stops before that time (--exit-before-limit "
+            "{})",
+            end->source, human_duration(end->unix_s - unix_time_s()),
+            config.stopping.exit_before_limit);
+    }
+    return end;
+}
+
+// Returns the speed of this rank's GPU in 1e12 operations/s; an empty list on a CPU or after an
+// error. An error is only a warning, because the node check must not end a training.
+std::vector<double> own_product_tflops(const TrainerConfig& config, device::Device& device,
+                                       const comm::Group& world) {
+    if (!config.cuda) return {};
+    try {
+        const i64 tp = spec::coordinates_of(config.parallel, world.rank()).tp;
+        return {product_tflops(device, config, tp)};
+    } catch (const Error& error) {
+        warn("{}: the matrix products of this GPU are not measured", error.what());
+        return {};
+    }
+}
+
+// Prints the devices. If the job has several hosts, warns of hosts that differ from the other
+// hosts. Collective.
+void describe_and_check_hosts(const RunConfig& config, device::Device& device,
+                              const std::vector<std::string>& hosts, comm::Group& world,
+                              TrainingLog& log) {
+    std::string devices = describe_devices(device, world);
+    if (config.trainer.cuda) {
+        parallel::together(
+            world, [&] { devices += describe_cuda(cuda_plugin().libraries(world.size())); });
+    }
+    if (world.rank() == 0) log.plan(devices);
+    const bool on_one_host =
+        std::ranges::count(hosts, hosts.front()) == static_cast<std::ptrdiff_t>(hosts.size());
+    if (!config.rank_checks.node_check || on_one_host) return;
+    const config::CheckpointFlags& flags = config.checkpoints;
+    check_hosts(world, existing_directories({flags.save, flags.local_save}), flags.save,
+                own_product_tflops(config.trainer, device, world));
+}
+
+// Returns the kinds of steps that the run makes when it continues after iteration `iterations`.
+TrialSteps trial_steps(const RunConfig& config, i64 iterations) {
+    i64 fewest = config.schedule.ramp().global_batch;
+    for (const spec::RampStep& stage : config.schedule.ramp().stages()) {
+        fewest = std::min(fewest, stage.batch);
+    }
+    return {.seq_lengths = config.schedule.seq_lengths(iterations),
+            .fewest_micro_batches = config.trainer.micro_batches_of(fewest),
+            .batch_options = config.batch_options()};
+}
+
+// Connects the ranks and allocates the trainer of this rank. Collective.
+std::unique_ptr<Trainer> allocate_trainer(const TrainerConfig& config, const TrialSteps& trial,
+                                          device::Device& device, comm::Group& world,
+                                          comm::FlightRecorder& recorder, double quiet_s) {
+    choose_kernels(config, device, world);
+    autotune(config, device, world);
+    require_room_together(config, device, world);
+    recorder.enter("trial steps");
+    if (config.cuda) {
+        parallel::together(world, [&] { run_trial_steps(config, device, world.rank(), trial); });
+    }
+    recorder.enter("connect");
+    parallel::Grid grid = connect(config, device, world, quiet_s);
+    std::unique_ptr<Trainer> trainer = Trainer::allocate(config, device, std::move(grid));
+    trainer->warm_up();
+    return trainer;
+}
+
+// Runs `body`. If an error ends it, writes the error to the logs and rethrows it.
+Exit with_logged_error(TrainingLog& log, const comm::Group& world,
+                       const std::function<Exit()>& body) {
+    try {
+        return body();
+    } catch (const JointError& error) {
+        log.failed(error);
+        throw;
+    } catch (const std::exception& exception) {
+        const Error error = error_of(exception);
+        const std::string place = world.size() > 1 ? own_place(world.rank()) + ": " : "";
+        log.failed(Error(error.code(), place + error.what()));
+        throw;
+    }
+}
+
+// The objects of a run that exist from the start of the run to its end.
+struct RunParts {
+    const RunConfig& config;
+    comm::Group& world;
+    comm::FlightRecorder& recorder;
+    StatusFile& status;
+    TrainingLog& log;
+    std::atomic<bool>& dump_requested;
+    double quiet_s;
+    const Stopwatch& since_start;  // runs since the start of run()
+};
+
+// Returns the iterations that earlier starts and the run of --load refused. Collective.
+RefusedIterations read_refused(const RunConfig& config, const io::OrderedJson& data,
+                               const Progress& progress, comm::Group& world) {
+    const config::CheckpointFlags& flags = config.checkpoints;
+    return RefusedIterations::read(world, counts_starts(config) ? flags.save : "",
+                                   progress.loaded ? flags.load : "",
+                                   digest_of_batches(config, data), progress.done.iteration);
+}
+
+// Does the training for run(), which documents it. Collective.
+Exit train(const RunParts& run, const std::string& joined) {
+    RunConfig config = run.config;
+    comm::Group& world = run.world;
+    TrainingLog& log = run.log;
+    const bool is_rank0 = world.rank() == 0;
+    // The checkpoint is opened before memory is allocated, so that usage errors appear early.
+    std::optional<ckpt::Checkpoint> checkpoint = open_checkpoint(config, world);
+    if (!checkpoint && is_rank0) note_fresh_start(config.checkpoints.load);
+    if (checkpoint) parallel::together(world, [&] { adopt_schedule(config, *checkpoint); });
+    const TrainingData data = open_data_together(config, checkpoint, world);
+    log.make_directories();
+    log.open_files();
+    const std::vector<std::string> hosts = parallel::hosts_of(world);
+    if (is_rank0) log.plan(describe_start(joined, hosts) + describe_plan(config, data.sets));
+    if (const auto ended = stop_before_load(config, checkpoint, world, run.status, log))
+        return *ended;
+    check_host_memory_together(config, world);
+    count_start_together(config, checkpoint, world);
+    const std::optional<JobEnd> end = find_job_end(config, world);
+    const bool follows_end = is_rank0 && config.saves.before_limit_s;
+    const JobEndWatch job_end(end ? end->unix_s : 0,
+                              follows_end ? ask_scontrol() : JobEndWatch::Ask());
+
+    const std::unique_ptr<device::Device> device = open_device(config.trainer, world);
+    if (config.trainer.cuda) {
+        run.recorder.set_device(device->name());
+        set_own_device(device->name());
+    }
+    describe_and_check_hosts(config, *device, hosts, world, log);
+    const i64 iterations_done = progress_in(config, checkpoint).iteration;
+    const std::unique_ptr<Trainer> trainer =
+        allocate_trainer(config.trainer, trial_steps(config, iterations_done), *device, world,
+                         run.recorder, run.quiet_s);
+    if (const auto memory = describe_memory(*device, world); is_rank0) log.plan(memory);
+    run.recorder.enter("load");
+    // load_or_initialize() gets the only copy of `checkpoint`, so that the files of the checkpoint
+    // are closed before pruning may remove them.
+    const Progress progress =
+        load_or_initialize(config, data.identities, std::move(checkpoint), world, *trainer);
+
+    data::Loader loader(*data.sets.train, config.batch_options(), progress.done.samples,
+                        config.trainer.parallel.dp, trainer->grid().at.dp);
+    log.open_tensorboard(progress.done);
+    log.restore(progress.interval);
+    report_device(config, *trainer, *device, world, log);
+    trainer->record_to(&run.recorder);
+    trainer->probe().plant(armed_step_fault(world.rank()));
+
+    const std::unique_ptr<EnergyLog> energy = EnergyLog::open(config, world);
+    TrainingLoop loop({.config = config,
+                       .data = data.sets,
+                       .data_identities = data.identities,
+                       .world = world,
+                       .recorder = run.recorder,
+                       .device = *device,
+                       .trainer = *trainer,
+                       .loader = loader,
+                       .log = log,
+                       .status = run.status,
+                       .energy = energy.get(),
+                       .since_start = run.since_start,
+                       .job_end = job_end,
+                       .dump_requested = run.dump_requested,
+                       .evaluation_pending = evaluation_is_pending(world, config.checkpoints.save,
+                                                                   progress.done.iteration),
+                       .refused = read_refused(config, data.identities, progress, world)},
+                      progress);
+    loop.prepare_saves();
+    log.started(progress.done, world.size());
+    if (progress.done.iteration > 0) log.resumed(progress.done);
+    const Exit code = loop.run();
+    // A start that ends with the exit code run_again and has made no step remains in the count of
+    // starts without progress, because a job array repeats such a start.
+    const bool advances = loop.done().iteration > progress.done.iteration;
+    if (is_rank0 && counts_starts(config) && (advances || code != Exit::run_again))
+        end_start_count(config.checkpoints.save);
+    return code;
+}
+
+}  // namespace
+
+void catch_signals() {
+    cli::install_stop_signals(cli::Sigterm::after_10_s);
+    cli::install_dump_signal();
+    cli::ignore_sigpipe();
+}
+
+Exit run(const RunConfig& config, comm::Group& world, const std::string& joined,
+         comm::FlightRecorder& recorder, double quiet_s) {
+    const Stopwatch since_start;
+    const bool is_rank0 = world.rank() == 0;
+    StatusFile status(status_settings(config, world, quiet_s), is_rank0);
+    status.start();
+    prepare_recorder(config, world, recorder);
+    std::atomic<bool> dump_requested = false;
+    const comm::Watchdog watchdog(recorder,
+                                  watchdog_options(quiet_s, world, recorder, dump_requested));
+    recorder.enter("start");
+
+    TrainingLog log(config, is_rank0);
+    return with_logged_error(log, world, [&] {
+        return train({.config = config,
+                      .world = world,
+                      .recorder = recorder,
+                      .status = status,
+                      .log = log,
+                      .dump_requested = dump_requested,
+                      .quiet_s = quiet_s,
+                      .since_start = since_start},
+                     joined);
+    });
+}
+
+}  // namespace lm::train
