@@ -76,16 +76,14 @@ std::optional<double> Evaluation::mean_loss(BatchSource& batches) {
     const i64 n_batches = config_.validation.iters;
     const double first_s = micro_batch_s_ * static_cast<double>(n_micro_batches);
     double sum = 0;
-    ObservedBatches observed(batches, [this] { step_stop_.check(); });
     for (i64 i = 0; i < n_batches; ++i) {
         if (stop_is_requested()) return std::nullopt;
         const Stopwatch watch;
         step_stop_.begin_iteration(batch_s_ > 0 ? batch_s_ : first_s, n_micro_batches);
-        try {
-            sum += trainer_.evaluate(observed, n_micro_batches);
-        } catch (const StepEnded&) {
-            return std::nullopt;
-        }
+        const std::optional<double> loss =
+            trainer_.evaluate(batches, n_micro_batches, [this] { return step_stop_.ends_step(); });
+        if (!loss) return std::nullopt;
+        sum += *loss;
         batch_s_ = watch.elapsed_s();
     }
     return sum / static_cast<double>(n_batches);

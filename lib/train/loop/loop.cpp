@@ -40,14 +40,6 @@ TrainingLoop::TrainingLoop(const LoopParts& parts, const Progress& start)
       batches_(parts.loader),
       pace_(parts.config, start.done, parts.world.rank() == 0),
       step_stop_(parts.config, parts.world),
-      observed_(batches_,
-                [this] {
-                    // Ranks wait in check() for slower ranks. Without this scope, the waiting would
-                    // count as time of the data.
-                    const PhaseScope phase(trainer_.phases(), StepPhase::other);
-                    step_stop_.check();
-                    pace_.begin_micro_batch();
-                }),
       evaluation_(
           parts.config, parts.data, parts.world, parts.trainer, parts.log,
           [this] { return must_stop(); }, step_stop_),
@@ -183,16 +175,25 @@ StepGuard::Verdict TrainingLoop::step(const TrainingLog::BatchSize& batch, StepR
     const i64 n_micro_batches = config_.trainer.micro_batches_of(batch.global_batch);
     pace_.begin_iteration(progress_.done, n_micro_batches, batch.global_batch * batch.seq_length);
     step_stop_.begin_iteration(longest_step_s_, n_micro_batches);
-    try {
-        result = trainer_.compute_gradients(observed_, n_micro_batches);
-    } catch (const StepEnded&) {
-        return StepGuard::Verdict::ended;
-    }
+    const auto computed =
+        trainer_.compute_gradients(batches_, n_micro_batches, [this] { return must_end_step(); });
+    if (!computed) return StepGuard::Verdict::ended;
+    result = *computed;
     const StepGuard::Verdict verdict = judge({iteration, progress_.done.samples, batch}, result);
     if (verdict != StepGuard::Verdict::update) return verdict;
     wait_for_originals();
     trainer_.update(result, next_rates());
     return verdict;
+}
+
+// Called before each micro-batch. Returns whether a stop signal ends the step. Collective.
+bool TrainingLoop::must_end_step() {
+    // Ranks wait here for slower ranks. Without this scope, the waiting would count as time of the
+    // data.
+    const PhaseScope phase(trainer_.phases(), StepPhase::other);
+    if (step_stop_.ends_step()) return true;
+    pace_.begin_micro_batch();
+    return false;
 }
 
 StepGuard::Verdict TrainingLoop::judge(const StepGuard::Step& step, StepResult& result) {

@@ -68,6 +68,7 @@ class TrainingLoop {
     StepGuard::Verdict iterate();
     StepGuard::Verdict step(const TrainingLog::BatchSize& batch, StepResult& result);
     StepGuard::Verdict judge(const StepGuard::Step& step, StepResult& result);
+    bool must_end_step();
     void wait_for_originals();
     void roll_back();
     std::optional<i64> newest_step();
@@ -112,7 +113,6 @@ class TrainingLoop {
     LoaderBatches batches_;
     Pace pace_;
     StepStop step_stop_;
-    ObservedBatches observed_;
     Evaluation evaluation_;
     StepGuard guard_;
     RefusedIterations refused_;

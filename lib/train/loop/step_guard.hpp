@@ -57,7 +57,7 @@ class StepGuard {
         skip,       // keep the weights, as if the batch were in --skip-train-iteration-range
         stop,       // save the state from before the step, then stop
         roll_back,  // load the last checkpoint, and skip the batches up to that of this step
-        ended       // StepEnded has ended the step: keep the weights, then stop
+        ended       // a stop signal has ended the step: keep the weights, then stop
     };
     // All references outlive this object. newest_step() finishes a pending save, and returns on
     // rank 0 the newest step of --save that this run has saved or loaded, or nullopt if there is

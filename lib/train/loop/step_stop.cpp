@@ -42,7 +42,7 @@ StepStop::~StepStop() {
 
 void StepStop::begin_iteration(double step_s, i64 n_micro_batches) {
     const bool known = step_s > 0;
-    ends_step_ = can_end_ && (world_.size() == 1 || known || !cuda_);
+    can_end_step_ = can_end_ && (world_.size() == 1 || known || !cuda_);
     iteration_ends_s_ = known ? monotonic_s() + step_s : 0;
     micro_batch_ = 0;
     check_every_ = 1;
@@ -51,19 +51,19 @@ void StepStop::begin_iteration(double step_s, i64 n_micro_batches) {
     check_every_ = static_cast<i64>(std::ceil(check_interval_s / micro_batch_s));
 }
 
-void StepStop::check() {
-    if (!ends_step_ || micro_batch_++ % check_every_ != 0) return;
+bool StepStop::ends_step() {
+    if (!can_end_step_ || micro_batch_++ % check_every_ != 0) return false;
     double requested = cli::stop_requested() == cli::StopRequest::none ? 0 : 1;
     if (world_.size() > 1) {
         world_.all_reduce({&requested, DType::fp64, {1}}, comm::Reduction::max);
     }
-    if (requested != 0) throw StepEnded();
+    return requested != 0;
 }
 
 void StepStop::report(std::string_view signal) const {
     const double ends_s = iteration_ends_s_;
     const std::string remedy = how_to_end_at_once(signal);
-    if (ends_step_) {
+    if (can_end_step_) {
         note("{}: stopping after this micro-batch{}", signal, remedy);
     } else if (ends_s > monotonic_s()) {
         note("{}: stopping after this iteration, in about {}{}", signal,

@@ -7,7 +7,6 @@
 
 #include "comm/group.hpp"
 #include "train/config/run_config.hpp"
-#include "train/step/batch_source.hpp"
 
 namespace lm::train {
 
@@ -23,9 +22,9 @@ class StepStop {
     // Call it before an iteration or before a global batch of an evaluation. `step_s`: the expected
     // time of this iteration or batch, equal on all ranks; 0: unknown.
     void begin_iteration(double step_s, i64 n_micro_batches);
-    // Call it before each micro-batch. Throws StepEnded on all ranks when one rank has received a
-    // stop signal and the step can end before this micro-batch. Collective.
-    void check();
+    // Call it before each micro-batch. Returns true on all ranks when one rank has received a stop
+    // signal and the step can end before this micro-batch. Collective.
+    bool ends_step();
 
   private:
     void report(std::string_view signal) const;
@@ -35,7 +34,7 @@ class StepStop {
     bool cuda_;
     i64 micro_batch_ = 0;  // micro-batches of this rank that have begun in the iteration
     i64 check_every_ = 1;  // micro-batches
-    std::atomic<bool> ends_step_ = false;       // in this iteration
+    std::atomic<bool> can_end_step_ = false;    // in this iteration
     std::atomic<double> iteration_ends_s_ = 0;  // expected, monotonic_s(); 0: unknown
 };
 

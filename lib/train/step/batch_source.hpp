@@ -2,22 +2,14 @@
 // The source of the micro-batches of a step or an evaluation.
 #pragma once
 
-#include <functional>
-#include <utility>
-
 #include "data/sampling/loader.hpp"
 
 namespace lm::train {
-
-// The exception that a BatchSource throws to end a step before the next micro-batch. The step then
-// changes no weights and no optimizer state.
-struct StepEnded {};
 
 class BatchSource {
   public:
     virtual ~BatchSource() = default;
     // Returns this data-parallel rank's next micro-batch. It stays valid until the next call.
-    // Throws StepEnded.
     virtual const data::Batch& next() = 0;
 };
 
@@ -43,22 +35,6 @@ class LoaderBatches final : public BatchSource {
     data::Loader& loader_;
     i64 seq_length_ = 0;
     data::Batch truncated_;
-};
-
-// Calls a function before each micro-batch of another source.
-class ObservedBatches final : public BatchSource {
-  public:
-    // `batches` outlives this object.
-    ObservedBatches(BatchSource& batches, std::function<void()> before)
-        : batches_(batches), before_(std::move(before)) {}
-    const data::Batch& next() override {
-        before_();
-        return batches_.next();
-    }
-
-  private:
-    BatchSource& batches_;
-    std::function<void()> before_;
 };
 
 // Returns the same micro-batch in every call.

@@ -8,7 +8,6 @@
 #include "base/error.hpp"
 #include "cost/nccl.hpp"
 #include "model/positions.hpp"
-#include "train/step/copy_batch.hpp"
 
 namespace lm::train {
 
@@ -18,8 +17,9 @@ using spec::PipelineOp;
 
 // ---- a step -----------------------------------------------------------------------------------
 
-StepResult Trainer::compute_gradients(BatchSource& batches, i64 n_micro_batches) {
-    run_schedule(schedule_of(true, n_micro_batches), batches);
+std::optional<StepResult> Trainer::compute_gradients(BatchSource& batches, i64 n_micro_batches,
+                                                     const MustEnd& must_end) {
+    if (!run_schedule(schedule_of(true, n_micro_batches), batches, must_end)) return std::nullopt;
 
     const PhaseScope phase = enter(StepPhase::reduction, "gradient reduction");
     Context context = this->context();
@@ -70,15 +70,17 @@ double Trainer::sum_over_ranks(double value) {
     return value;
 }
 
-double Trainer::evaluate(BatchSource& batches, i64 n_micro_batches) {
-    run_schedule(schedule_of(false, n_micro_batches), batches);
+std::optional<double> Trainer::evaluate(BatchSource& batches, i64 n_micro_batches,
+                                        const MustEnd& must_end) {
+    if (!run_schedule(schedule_of(false, n_micro_batches), batches, must_end)) return std::nullopt;
     return global_step_sums().mean_loss();
 }
 
 // Runs the forward passes of all micro-batches through this stage's chunks; in training also the
 // backward passes. Writes the gradients of this rank's samples, multiplied by the loss scale, and
-// the sum of their losses to step_sums().
-void Trainer::run_schedule(const StageSchedule& schedule, BatchSource& batches) {
+// the sum of their losses to step_sums(). Returns false when `must_end` has ended it.
+bool Trainer::run_schedule(const StageSchedule& schedule, BatchSource& batches,
+                           const MustEnd& must_end) {
     zero_step_sums();
     const PhaseScope phase(phases_, schedule.phase(StepPhase::transfer));
     transfers_->begin(schedule.actions);
@@ -89,7 +91,7 @@ void Trainer::run_schedule(const StageSchedule& schedule, BatchSource& batches) 
                 break;
             case PipelineOp::forward:
                 transfers_->acquire_output(action);
-                load_batch(schedule, action, batches);
+                if (!load_batch(schedule, action, batches, must_end)) return false;
                 forward(schedule, action);
                 if (chunk_of(action).has_head()) loss(schedule, action);
                 // In training, the backward pass still needs the input, and releases it afterwards.
@@ -111,20 +113,41 @@ void Trainer::run_schedule(const StageSchedule& schedule, BatchSource& batches) 
         transfers_->post_receives();
     }
     transfers_->finish_sends();
+    return true;
 }
 
-void Trainer::load_batch(const StageSchedule& schedule, const PipelineAction& action,
-                         BatchSource& batches) {
+// Copies the fields of `batch` for which `inputs` has a view. Stages in the middle need neither
+// tokens nor targets.
+void Trainer::copy_batch(const data::Batch& batch, const model::MicroBatchInputs& inputs) {
+    const auto copy = [this](const auto& from, const device::View& to) {
+        if (to && !from.empty()) device_.copy_from_host(to, from.data());
+    };
+    copy(batch.sample_ids, inputs.sample_ids);
+    model::copy_starts(device_, inputs.doc_start, batch.document_starts, config_.model.window);
+    copy(batch.tokens, inputs.tokens);
+    copy(batch.token_order, inputs.token_order);
+    copy(batch.positions, inputs.positions);
+    copy(batch.position_order, inputs.position_order);
+    copy(batch.targets, inputs.targets);
+    copy(batch.loss_mask.empty() ? no_mask_ : batch.loss_mask, inputs.loss_mask);
+}
+
+// Returns false when `must_end` has ended the step.
+bool Trainer::load_batch(const StageSchedule& schedule, const PipelineAction& action,
+                         BatchSource& batches, const MustEnd& must_end) {
     const PhaseScope phase = enter(schedule.phase(StepPhase::data), "data", action.micro_batch);
     const model::MicroBatch at = micro_batch_of(schedule, action);
-    const data::Batch& batch = next_batch(batches, action);
+    const data::Batch* const next = next_batch(batches, action, must_end);
+    if (next == nullptr) return false;
+    const data::Batch& batch = *next;
     const model::MicroBatchInputs& inputs = chunk_of(action).slot(at.slot).inputs;
     LM_CHECK(!inputs.token_order || batch.token_order.size() == batch.tokens.size(),
              "expected the order of {} tokens, got {}", batch.tokens.size(),
              batch.token_order.size());
-    copy_batch(device_, batch, config_.model.window, no_mask_, inputs);
+    copy_batch(batch, inputs);
     unmasked_ = static_cast<double>(batch.n_unmasked());
     probe_.begin_forward(chunk_of(action), at, action.micro_batch, batch.sample_ids);
+    return true;
 }
 
 void Trainer::forward(const StageSchedule& schedule, const PipelineAction& action) {
@@ -197,14 +220,18 @@ model::MicroBatch Trainer::micro_batch_of(const StageSchedule& schedule,
             .last = action.micro_batch + 1 == schedule.n_micro_batches};
 }
 
-// Returns the micro-batch of `action`. If a stage has several chunks, the micro-batches pass
-// through the chunks in rounds. The number of micro-batches in a round is the number of stages. The
-// first chunk stores the batches of a round for the other chunks.
-const data::Batch& Trainer::next_batch(BatchSource& batches, const PipelineAction& action) {
-    if (round_.empty()) return batches.next();
+// Returns the micro-batch of `action`, or nullptr when `must_end` has ended the step. If a stage
+// has several chunks, the micro-batches pass through the chunks in rounds. The number of
+// micro-batches in a round is the number of stages. The first chunk stores the batches of a round
+// for the other chunks.
+const data::Batch* Trainer::next_batch(BatchSource& batches, const PipelineAction& action,
+                                       const MustEnd& must_end) {
+    const bool reads = round_.empty() || action.chunk == 0;
+    if (reads && must_end && must_end()) return nullptr;
+    if (round_.empty()) return &batches.next();
     data::Batch& batch = round_[static_cast<size_t>(action.micro_batch) % round_.size()];
-    if (action.chunk == 0) batch = batches.next();
-    return batch;
+    if (reads) batch = batches.next();
+    return &batch;
 }
 
 // Reserves SMs for NCCL at fixed points of the step, even if no NCCL kernel is running, so that
@@ -366,7 +393,7 @@ void Trainer::logits(const data::Batch& batch, const VisitRow& visit) {
              grid_.world->size());
     Context context = this->context();
     model::GptChunk& chunk = chunks_.front();
-    copy_batch(device_, batch, config_.model.window, no_mask_, chunk.slot(0).inputs);
+    copy_batch(batch, chunk.slot(0).inputs);
     chunk.forward(context, {.training = false});
     const device::View logits = chunk.scratch().logits;  // memory for one chunk of rows
     const i64 n_rows = chunk.slot(0).final_norm.y[0];

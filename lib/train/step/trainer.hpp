@@ -12,6 +12,7 @@
 #include <array>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <span>
 
 #include "comm/flight_recorder.hpp"
@@ -36,6 +37,11 @@ struct StepResult {
     double gradient_scale = 1;  // the gradients in memory are multiplied by this factor
     double loss_scale = 1;      // loss scale of the next step
 };
+
+// A step or an evaluation asks this function before it reads each micro-batch, and ends when the
+// answer is true. The function may be collective: each rank of a step without a pipeline asks it
+// equally often. Empty: never true.
+using MustEnd = std::function<bool()>;
 
 class Trainer {
   public:
@@ -76,16 +82,25 @@ class Trainer {
     //
     // Computes the loss and the gradients of `n_micro_batches` micro-batches of each data-parallel
     // rank, sums the gradients over the ranks and computes their norm. Adjusts a dynamic loss
-    // scale. Changes no weights and no optimizer state. A StepEnded that `batches` throws reaches
-    // the caller.
-    StepResult compute_gradients(BatchSource& batches, i64 n_micro_batches);
+    // scale. Changes no weights and no optimizer state. Returns nullopt, without a result, when
+    // `must_end` has ended the step.
+    std::optional<StepResult> compute_gradients(BatchSource& batches, i64 n_micro_batches,
+                                                const MustEnd& must_end);
+    StepResult compute_gradients(BatchSource& batches, i64 n_micro_batches) {
+        return *compute_gradients(batches, n_micro_batches, {});
+    }
     // Clips the gradients of `step`, the last result of compute_gradients(), and makes the
     // optimizer step. Changes the data of checkpoint_pieces().
     void update(const StepResult& step, const optim::UpdateRates& rates);
 
     // Returns the mean loss of the unmasked tokens of `n_micro_batches` micro-batches of each
-    // data-parallel rank, without dropout. Changes no state. Collective.
-    double evaluate(BatchSource& batches, i64 n_micro_batches);
+    // data-parallel rank, without dropout; nullopt when `must_end` has ended the evaluation.
+    // Changes no state. Collective.
+    std::optional<double> evaluate(BatchSource& batches, i64 n_micro_batches,
+                                   const MustEnd& must_end);
+    double evaluate(BatchSource& batches, i64 n_micro_batches) {
+        return *evaluate(batches, n_micro_batches, {});
+    }
 
     using VisitRow = std::function<void(i64 row, std::span<const float> logits)>;
     // Computes the logits of one micro-batch, without dropout. Needs a single rank with the whole
@@ -152,13 +167,15 @@ class Trainer {
         double mean_loss() const { return tokens > 0 ? loss / tokens : 0; }
     };
 
-    void run_schedule(const StageSchedule& schedule, BatchSource& batches);
+    bool run_schedule(const StageSchedule& schedule, BatchSource& batches, const MustEnd& must_end);
     const StageSchedule& schedule_of(bool training, i64 n_micro_batches);
     model::MicroBatch micro_batch_of(const StageSchedule& schedule,
                                      const spec::PipelineAction& action) const;
-    const data::Batch& next_batch(BatchSource& batches, const spec::PipelineAction& action);
-    void load_batch(const StageSchedule& schedule, const spec::PipelineAction& action,
-                    BatchSource& batches);
+    const data::Batch* next_batch(BatchSource& batches, const spec::PipelineAction& action,
+                                  const MustEnd& must_end);
+    bool load_batch(const StageSchedule& schedule, const spec::PipelineAction& action,
+                    BatchSource& batches, const MustEnd& must_end);
+    void copy_batch(const data::Batch& batch, const model::MicroBatchInputs& inputs);
     void forward(const StageSchedule& schedule, const spec::PipelineAction& action);
     void loss(const StageSchedule& schedule, const spec::PipelineAction& action);
     void backward(const StageSchedule& schedule, const spec::PipelineAction& action);
