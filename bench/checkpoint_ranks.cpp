@@ -16,7 +16,7 @@
 #include "ckpt/format/checkpoint.hpp"
 #include "ckpt/format/flat_pieces.hpp"
 #include "ckpt/format/index.hpp"
-#include "ckpt/format/save.hpp"
+#include "ckpt/history/save.hpp"
 #include "io/file.hpp"
 
 using namespace lm;

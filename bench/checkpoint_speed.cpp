@@ -18,7 +18,7 @@
 #include "base/clock.hpp"
 #include "ckpt/format/checkpoint.hpp"
 #include "ckpt/format/flat_pieces.hpp"
-#include "ckpt/format/save.hpp"
+#include "ckpt/history/save.hpp"
 #include "io/block_file.hpp"
 #include "io/file.hpp"
 

@@ -7,7 +7,7 @@
 
 #include "base/rng.hpp"
 #include "ckpt/format/geometry.hpp"
-#include "ckpt/format/save.hpp"
+#include "ckpt/history/save.hpp"
 #include "io/file.hpp"
 
 using namespace lm;

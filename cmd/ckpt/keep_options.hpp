@@ -5,7 +5,7 @@
 #include <optional>
 #include <string>
 
-#include "ckpt/history/prune.hpp"
+#include "ckpt/verbs/prune.hpp"
 #include "cli/options.hpp"
 
 namespace lm::ckpt_tool {

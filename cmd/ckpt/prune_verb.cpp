@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // lm-ckpt prune: removes the steps that no rule keeps; on request also optimizer state, abandoned
 // steps and left-overs.
-#include "ckpt/history/prune.hpp"
+#include "ckpt/verbs/prune.hpp"
 
 #include <algorithm>
 #include <memory>

@@ -8,7 +8,7 @@
 #include <utility>
 #include <vector>
 
-#include "ckpt/format/save.hpp"
+#include "ckpt/history/save.hpp"
 #include "convert/conversion.hpp"
 #include "convert/source_tensor.hpp"
 #include "convert/tensor_map.hpp"

@@ -4,8 +4,8 @@
 #include <cstdint>
 
 #include "ckpt/history/leftovers.hpp"
-#include "ckpt/history/prune.hpp"
 #include "ckpt/verbs/copy.hpp"
+#include "ckpt/verbs/prune.hpp"
 #include "ckpt/verbs/verify.hpp"
 #include "io/atomic.hpp"
 #include "io/checked.hpp"

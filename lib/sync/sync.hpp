@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "ckpt/history/prune.hpp"
+#include "ckpt/verbs/prune.hpp"
 #include "sync/sync_target.hpp"
 
 namespace lm::sync {

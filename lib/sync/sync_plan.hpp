@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "ckpt/history/lineage.hpp"
-#include "ckpt/history/prune.hpp"
+#include "ckpt/verbs/prune.hpp"
 
 namespace lm::sync {
 

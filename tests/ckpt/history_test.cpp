@@ -8,12 +8,12 @@
 #include <set>
 
 #include "base/log.hpp"
-#include "ckpt/format/save.hpp"
 #include "ckpt/history/abandon.hpp"
-#include "ckpt/history/prune.hpp"
 #include "ckpt/history/rollback.hpp"
+#include "ckpt/history/save.hpp"
 #include "ckpt/history/steps.hpp"
 #include "ckpt/verbs/copy.hpp"
+#include "ckpt/verbs/prune.hpp"
 #include "support.hpp"
 #include "support/catch.hpp"
 

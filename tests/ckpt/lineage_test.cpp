@@ -6,9 +6,9 @@
 
 #include "base/log.hpp"
 #include "ckpt/format/damage.hpp"
-#include "ckpt/format/save.hpp"
 #include "ckpt/history/abandon.hpp"
 #include "ckpt/history/rollback.hpp"
+#include "ckpt/history/save.hpp"
 #include "ckpt/history/steps.hpp"
 #include "io/atomic.hpp"
 #include "support.hpp"

@@ -8,7 +8,7 @@
 
 #include "base/error.hpp"
 #include "ckpt/format/checkpoint.hpp"
-#include "ckpt/format/save.hpp"
+#include "ckpt/history/save.hpp"
 #include "ckpt/history/steps.hpp"
 #include "ckpt/verbs/copy.hpp"
 #include "ckpt/verbs/diff.hpp"

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Saves and loads: any layout into any other, digests, and the choice of the step to load.
-#include "ckpt/format/save.hpp"
+#include "ckpt/history/save.hpp"
 
 #include "base/log.hpp"
 #include "ckpt/format/checkpoint.hpp"

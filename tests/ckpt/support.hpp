@@ -17,7 +17,7 @@
 #include "ckpt/format/checkpoint.hpp"
 #include "ckpt/format/flat_pieces.hpp"
 #include "ckpt/format/index.hpp"
-#include "ckpt/format/save.hpp"
+#include "ckpt/history/save.hpp"
 #include "io/file.hpp"
 #include "io/json.hpp"
 #include "support/catch.hpp"

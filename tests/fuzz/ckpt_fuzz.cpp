@@ -10,7 +10,7 @@
 #include "base/hash.hpp"
 #include "ckpt/format/checkpoint.hpp"
 #include "ckpt/format/flat_pieces.hpp"
-#include "ckpt/format/save.hpp"
+#include "ckpt/history/save.hpp"
 #include "ckpt/verbs/copy.hpp"
 #include "ckpt/verbs/copy_plan.hpp"
 #include "ckpt/verbs/verify.hpp"

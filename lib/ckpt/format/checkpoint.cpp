@@ -14,7 +14,6 @@
 #include "ckpt/format/damage.hpp"
 #include "ckpt/format/flat_pieces.hpp"
 #include "ckpt/format/index.hpp"
-#include "ckpt/history/steps.hpp"
 #include "io/checked.hpp"
 #include "io/path.hpp"
 

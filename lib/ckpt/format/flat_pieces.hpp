@@ -8,8 +8,8 @@
 #include <vector>
 
 #include "base/error.hpp"
+#include "ckpt/format/data_file.hpp"
 #include "ckpt/format/index.hpp"
-#include "ckpt/format/save.hpp"
 #include "spec/rank_layout.hpp"
 
 namespace lm::ckpt {

@@ -2,6 +2,7 @@
 #include "ckpt/format/manifest.hpp"
 
 #include <algorithm>
+#include <charconv>
 #include <random>
 
 #include "base/error.hpp"
@@ -244,6 +245,21 @@ Manifest manifest_from(const io::Json& document, const std::string& path) {
 }
 
 }  // namespace
+
+std::string step_name(i64 iteration) {
+    return fmt::format("global_step{}", iteration);
+}
+
+i64 step_from_name(std::string_view name) {
+    constexpr std::string_view prefix = "global_step";
+    if (!name.starts_with(prefix)) return -1;
+    name.remove_prefix(prefix.size());
+    i64 step = -1;
+    const auto [end, error] = std::from_chars(name.data(), name.data() + name.size(), step);
+    const bool plain = error == std::errc() && end == name.data() + name.size();
+    // Only a number that step_name() would write is valid, not "-1" or "007".
+    return plain && step >= 0 && std::to_string(step) == name ? step : -1;
+}
 
 void Totals::add(SliceKind kind, DType dtype, i64 n_bytes) {
     const auto found = std::ranges::find(kinds, kind, &KindTotal::kind);

@@ -28,6 +28,10 @@ namespace lm::ckpt {
 constexpr std::string_view manifest_file = "manifest.json";
 constexpr i64 format_version = 2;  // format of the manifest and of the index parts
 
+// The names of the directories of steps.
+std::string step_name(i64 iteration);       // "global_step120"
+i64 step_from_name(std::string_view name);  // -1 when `name` is not the name of a step
+
 // Identifies a step by its iteration and the digest of its manifest, which covers every byte of the
 // step.
 struct StepReference {

@@ -2,7 +2,6 @@
 #include "ckpt/history/steps.hpp"
 
 #include <algorithm>
-#include <charconv>
 
 #include "base/error.hpp"
 #include "base/log.hpp"
@@ -74,21 +73,6 @@ std::string reason_without_step(const std::string& directory, const Lineage& lin
 }
 
 }  // namespace
-
-std::string step_name(i64 iteration) {
-    return fmt::format("global_step{}", iteration);
-}
-
-i64 step_from_name(std::string_view name) {
-    constexpr std::string_view prefix = "global_step";
-    if (!name.starts_with(prefix)) return -1;
-    name.remove_prefix(prefix.size());
-    i64 step = -1;
-    const auto [end, error] = std::from_chars(name.data(), name.data() + name.size(), step);
-    const bool plain = error == std::errc() && end == name.data() + name.size();
-    // Only a number that step_name() would write is valid, not "-1" or "007".
-    return plain && step >= 0 && std::to_string(step) == name ? step : -1;
-}
 
 bool is_step(const std::string& given) {
     const std::string path = io::without_trailing_slashes(given);

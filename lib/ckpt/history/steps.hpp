@@ -26,9 +26,6 @@ constexpr std::string_view copy_mark = ".tmp.copy";
 constexpr std::string_view incoming_mark = ".tmp.sync";
 constexpr std::string_view removal_mark = ".tmp.removed";
 
-std::string step_name(i64 iteration);       // "global_step120"
-i64 step_from_name(std::string_view name);  // -1 when `name` is not the name of a step
-
 // Opens the step `path`. If `path` is a directory of steps, opens the tip of its current branch
 // (lineage.hpp), normally the step that `latest` names. If the tip is damaged, warns and opens its
 // newest complete ancestor, never a step of another branch. Throws Error(usage) when `path` does

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "ckpt/format/checkpoint.hpp"
-#include "ckpt/format/save.hpp"
+#include "ckpt/history/save.hpp"
 
 namespace lm::ckpt {
 

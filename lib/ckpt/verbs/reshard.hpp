@@ -8,7 +8,7 @@
 #include <string>
 
 #include "ckpt/format/checkpoint.hpp"
-#include "ckpt/format/save.hpp"
+#include "ckpt/history/save.hpp"
 
 namespace lm::ckpt {
 

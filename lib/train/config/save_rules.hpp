@@ -7,7 +7,7 @@
 #include <optional>
 #include <vector>
 
-#include "ckpt/history/prune.hpp"
+#include "ckpt/verbs/prune.hpp"
 #include "config/train_flags.hpp"
 #include "spec/save_schedule.hpp"
 

@@ -8,7 +8,7 @@
 
 #include "base/clock.hpp"
 #include "base/error.hpp"
-#include "ckpt/format/save.hpp"
+#include "ckpt/history/save.hpp"
 #include "device/op_times.hpp"
 #include "metrics/interval.hpp"
 #include "metrics/line_file.hpp"

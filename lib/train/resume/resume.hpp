@@ -6,7 +6,7 @@
 #include <optional>
 
 #include "ckpt/format/checkpoint.hpp"
-#include "ckpt/format/save.hpp"
+#include "ckpt/history/save.hpp"
 #include "ckpt/history/steps.hpp"
 #include "comm/group.hpp"
 #include "metrics/interval.hpp"

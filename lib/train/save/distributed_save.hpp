@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "ckpt/format/save.hpp"
+#include "ckpt/history/save.hpp"
 #include "comm/group.hpp"
 #include "train/save/node_files.hpp"
 #include "train/save/save_report.hpp"

@@ -11,7 +11,7 @@
 #include <string>
 
 #include "base/error.hpp"
-#include "ckpt/format/save.hpp"
+#include "ckpt/history/save.hpp"
 #include "comm/group.hpp"
 #include "train/save/node_files.hpp"
 #include "train/save/partner_copy.hpp"

@@ -30,7 +30,7 @@
 #include <vector>
 
 #include "ckpt/format/data_file.hpp"
-#include "ckpt/format/save.hpp"
+#include "ckpt/history/save.hpp"
 #include "comm/group.hpp"
 #include "train/save/save_report.hpp"
 

@@ -9,7 +9,7 @@
 
 #include "base/types.hpp"
 #include "ckpt/history/generation.hpp"
-#include "ckpt/history/prune.hpp"
+#include "ckpt/verbs/prune.hpp"
 #include "comm/group.hpp"
 #include "train/save/save_report.hpp"
 

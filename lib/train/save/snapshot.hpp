@@ -9,7 +9,7 @@
 #include <mutex>
 #include <vector>
 
-#include "ckpt/format/save.hpp"
+#include "ckpt/history/save.hpp"
 
 namespace lm::train {
 

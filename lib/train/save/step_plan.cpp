@@ -5,8 +5,8 @@
 #include <map>
 
 #include "ckpt/format/rank_pieces.hpp"
-#include "ckpt/format/save.hpp"
 #include "ckpt/format/step_files.hpp"
+#include "ckpt/history/save.hpp"
 #include "parallel/grid.hpp"
 #include "parallel/owned_ranges.hpp"
 

@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "ckpt/format/checkpoint.hpp"
-#include "ckpt/format/save.hpp"
+#include "ckpt/history/save.hpp"
 #include "model/params.hpp"
 #include "parallel/data_parallel.hpp"
 #include "parallel/grid.hpp"

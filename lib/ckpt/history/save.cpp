@@ -36,7 +36,7 @@
 // save_reorder_test.cpp loses each operation that is not durable, as a power failure may. An object
 // store has no rename of directories. For one, the manifest under a unique name would have to be
 // the only commit, and `latest` the only list of steps.
-#include "ckpt/format/save.hpp"
+#include "ckpt/history/save.hpp"
 
 #include <fcntl.h>
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "ckpt/history/prune.hpp"
+#include "ckpt/verbs/prune.hpp"
 
 #include <algorithm>
 
