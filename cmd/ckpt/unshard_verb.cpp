@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // lm-ckpt unshard: writes the weights of a checkpoint as one model.
-#include "convert/unshard.hpp"
+#include "convert/formats/unshard.hpp"
 
 #include <memory>
 #include <optional>

@@ -13,7 +13,7 @@
 #include "ckpt/history/steps.hpp"
 #include "cli/main.hpp"
 #include "cli/progress_line.hpp"
-#include "convert/check_output.hpp"
+#include "convert/formats/check_output.hpp"
 #include "convert/hf/from_hf.hpp"
 #include "convert/hf/to_hf.hpp"
 #include "convert/megatron/from_megatron_deepspeed.hpp"

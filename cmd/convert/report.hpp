@@ -8,7 +8,7 @@
 #include "base/clock.hpp"
 #include "check/logits_check.hpp"
 #include "convert/conversion.hpp"
-#include "convert/model_format.hpp"
+#include "convert/formats/model_format.hpp"
 #include "io/json.hpp"
 
 namespace lm {

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "cli/options.hpp"
-#include "convert/model_format.hpp"
+#include "convert/formats/model_format.hpp"
 
 namespace lm {
 

@@ -4,10 +4,10 @@
 #include "base/error.hpp"
 #include "base/log.hpp"
 #include "ckpt/history/steps.hpp"
+#include "convert/formats/model_format.hpp"
 #include "convert/hf/config_json.hpp"
 #include "convert/hf/source.hpp"
 #include "convert/megatron/megatron_tensors.hpp"
-#include "convert/model_format.hpp"
 #include "io/path.hpp"
 #include "text/byte_tokenizer.hpp"
 

@@ -18,10 +18,10 @@
 #include "ckpt/verbs/diff.hpp"
 #include "ckpt/verbs/verify.hpp"
 #include "convert/conversions.hpp"
+#include "convert/formats/model_format.hpp"
 #include "convert/hf/config_json.hpp"
 #include "convert/hf/files.hpp"
 #include "convert/hf/fits.hpp"
-#include "convert/model_format.hpp"
 #include "io/json.hpp"
 #include "support/catch.hpp"
 

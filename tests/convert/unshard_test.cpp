@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Writes one model from the shards of any layout, and reads it with the project's own reader.
-#include "convert/unshard.hpp"
+#include "convert/formats/unshard.hpp"
 
 #include <cstring>
 

@@ -1,106 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// The classes of Hugging Face's transformers that lm-utils supports. One description of a class has
-// the names of its tensors and the keys of its config.json. The import, the export, the choice of a
-// class for a model and the reference of --check all read this description, so that they cannot
-// differ. Pure functions over tables.
+// The classes of Hugging Face's transformers that lm-utils supports. Pure functions over tables.
 #pragma once
 
-#include <algorithm>
 #include <span>
 #include <string_view>
 #include <vector>
 
-#include "convert/tensor_map.hpp"
-#include "io/json_fwd.hpp"
+#include "convert/hf/families/hf_class.hpp"
 
 namespace lm::convert {
-
-struct HfClass {
-    // The names of a module in transformers and in lm-utils, to which ".weight" and ".bias" are
-    // added. The names of a layer's modules omit the prefix of the layer. "attention.qkv": query,
-    // key and value in one tensor.
-    struct Row {
-        std::string_view theirs;
-        std::string_view ours;
-    };
-    // Keys of config.json and the members that they set. Several keys may set one member.
-    struct Integer {
-        const char* key;
-        i64 spec::ModelConfig::*member;
-        i64 absent = -1;  // value when the key is missing or null; -1: the key is required
-        const char* other = nullptr;  // another name of the key, which wins, as in transformers
-    };
-    struct Number {
-        const char* key;
-        double spec::ModelConfig::*member;
-        double absent;
-    };
-    struct Flag {
-        const char* key;
-        bool spec::ModelConfig::*member;
-        bool absent;
-    };
-    // A key that must have one value, because lm-utils does not support the arithmetic of other
-    // values. Values are JSON.
-    struct Constant {
-        const char* key;
-        const char* value;
-        const char* absent;  // value when the key is missing
-    };
-    struct ActivationName {
-        std::string_view name;
-        spec::Activation activation;
-    };
-
-    std::string_view name;  // value of the options --to and --from
-    std::string_view model_type;
-    std::string_view class_name;
-    // The start of every tensor name except the head's, such as "transformer.". Files of the model
-    // without head (GPT2Model) omit this prefix.
-    std::string_view prefix;
-    std::string_view layer_prefix;  // "h.": precedes "3.ln_1.weight" in a layer's tensor names
-    std::string_view head;
-    std::span<const Row> before_layers;  // the first row is the embedding
-    std::span<const Row> in_layers;
-    std::span<const Row> after_layers;
-    QkvOrder qkv = QkvOrder::groups;
-    bool conv1d = false;  // the matrices in the layers are [in, out], not [out, in]
-    std::span<const std::string_view> buffers = {};  // endings of tensors that are not parameters
-
-    std::span<const Integer> integers;
-    std::span<const Number> numbers;
-    std::span<const Flag> flags = {};
-    std::span<const Constant> constants = {};
-    const char* activation_key = nullptr;  // nullptr: the class has only the first activation
-    std::span<const ActivationName> activations;
-    std::string_view absent_activation = {};  // value when the key is missing
-    bool absent_tied = false;                 // value of tie_word_embeddings when it is missing
-    i64 absent_window = 0;        // value of sliding_window when it is missing; 0: not a key
-    bool llama3_scaling = false;  // the scaled rotary frequencies of Llama 3.1
-    // Adds keys to a config.json that follow from others. May be nullptr.
-    void (*write_more)(const spec::ModelConfig& config, io::Json& json) = nullptr;
-    // Versions of transformers before 4.45 compute the head size of some classes from the hidden
-    // size. Their head_dim is read, but no model with another head size is written.
-    bool any_head_dim = false;
-
-    // The members of a model that no key of the class sets.
-    spec::PositionEmbedding position = spec::PositionEmbedding::rope;
-    spec::Normalization normalization = spec::Normalization::layer_norm;
-    bool embedding_norm = false;
-    bool norm_1p = false;
-    bool qk_norm = false;
-    bool linear_bias = true;
-    bool qkv_bias = false;
-    i64 n_groups = 0;  // 0: one for each head
-
-    // Returns whether a key sets this member.
-    bool has_key(i64 spec::ModelConfig::*member) const { return has_key(integers, member); }
-    bool has_key(double spec::ModelConfig::*member) const { return has_key(numbers, member); }
-    bool has_key(bool spec::ModelConfig::*member) const { return has_key(flags, member); }
-    static bool has_key(const auto& keys, auto member) {
-        return std::ranges::any_of(keys, [&](const auto& key) { return key.member == member; });
-    }
-};
 
 // Returns all classes. If several classes can hold a model, the most common of them is first.
 std::span<const HfClass* const> hf_classes();

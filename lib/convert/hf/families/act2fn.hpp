@@ -5,7 +5,7 @@
 
 #include <array>
 
-#include "convert/hf/classes.hpp"
+#include "convert/hf/families/hf_class.hpp"
 
 namespace lm::convert::hf {
 

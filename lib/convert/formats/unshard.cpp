@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "convert/unshard.hpp"
+#include "convert/formats/unshard.hpp"
 
 #include <algorithm>
 #include <cctype>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "convert/model_format.hpp"
+#include "convert/formats/model_format.hpp"
 
 #include <array>
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "convert/check_output.hpp"
+#include "convert/formats/check_output.hpp"
 
 #include "base/error.hpp"
 #include "ckpt/format/checkpoint.hpp"

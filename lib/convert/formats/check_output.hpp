@@ -4,7 +4,7 @@
 
 #include <string>
 
-#include "convert/model_format.hpp"
+#include "convert/formats/model_format.hpp"
 
 namespace lm::convert {
 
