@@ -11,7 +11,7 @@
 #include "config/rank_counts.hpp"
 #include "config/schedule_flags.hpp"
 #include "data/sampling/datasets.hpp"
-#include "text/tokenizer_choice.hpp"
+#include "text/choice/tokenizer_choice.hpp"
 
 namespace lm::estimate {
 namespace {

@@ -9,7 +9,7 @@
 #include "base/types.hpp"
 #include "cli/options.hpp"
 #include "preprocess/build_options.hpp"
-#include "text/tokenizer_choice.hpp"
+#include "text/choice/tokenizer_choice.hpp"
 
 namespace lm::preprocess {
 

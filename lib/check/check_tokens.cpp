@@ -10,7 +10,7 @@
 #include "io/file.hpp"
 #include "spec/tensor_table.hpp"
 #include "text/byte_tokenizer.hpp"
-#include "text/tokenizer_choice.hpp"
+#include "text/choice/tokenizer_choice.hpp"
 
 namespace lm::check {
 namespace {

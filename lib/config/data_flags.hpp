@@ -7,7 +7,7 @@
 
 #include "config/field.hpp"
 #include "data/sampling/data_paths.hpp"
-#include "text/tokenizer_choice.hpp"
+#include "text/choice/tokenizer_choice.hpp"
 
 namespace lm::config {
 

@@ -5,7 +5,7 @@
 #include <string_view>
 
 #include "cli/options.hpp"
-#include "text/tokenizer_choice.hpp"
+#include "text/choice/tokenizer_choice.hpp"
 
 namespace lm::config {
 

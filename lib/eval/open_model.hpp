@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "ckpt/format/tensor_source.hpp"
-#include "text/tokenizer_choice.hpp"
+#include "text/choice/tokenizer_choice.hpp"
 
 namespace lm::eval {
 

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "base/types.hpp"
-#include "text/tokenizer_choice.hpp"
+#include "text/choice/tokenizer_choice.hpp"
 
 namespace lm::preprocess {
 

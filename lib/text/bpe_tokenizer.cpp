@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "text/bpe_tokenizer.hpp"
-#include "text/bpe/pretoken_encoder.hpp"
+#include "text/bpe/merges/pretoken_encoder.hpp"
 
 #include <fmt/format.h>
 
@@ -11,8 +11,8 @@
 #include "base/hash.hpp"
 #include "base/threads.hpp"
 #include "base/utf8.hpp"
-#include "text/bpe/bpe_encoder.hpp"
 #include "text/bpe/byte_map.hpp"
+#include "text/bpe_encoder.hpp"
 
 namespace lm::text {
 namespace {

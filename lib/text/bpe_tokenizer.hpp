@@ -8,7 +8,7 @@
 
 #include "base/error.hpp"
 #include "text/added_tokens/added_tokens.hpp"
-#include "text/bpe/bpe_model.hpp"
+#include "text/bpe/merges/bpe_model.hpp"
 #include "text/bpe/vocabulary.hpp"
 #include "text/normalizer/normalizer.hpp"
 #include "text/pretokenizer/pretokenizer.hpp"

@@ -17,9 +17,9 @@
 #include "support/all_mergers.hpp"
 #include "support/ids.hpp"
 #include "support/reference_bpe.hpp"
-#include "text/bpe/bpe_encoder.hpp"
-#include "text/bpe/bpe_model.hpp"
-#include "text/bpe/pretoken_encoder.hpp"
+#include "text/bpe/merges/bpe_model.hpp"
+#include "text/bpe/merges/pretoken_encoder.hpp"
+#include "text/bpe_encoder.hpp"
 
 namespace {
 

@@ -5,7 +5,7 @@
 #include <memory>
 #include <vector>
 
-#include "text/bpe/pretoken_merger.hpp"
+#include "text/bpe/merges/pretoken_merger.hpp"
 #include "text/bpe/x86/vector_merger.hpp"
 
 namespace lm::test {

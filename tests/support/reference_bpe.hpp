@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "support/reference_pretokenizer.hpp"
-#include "text/bpe/bpe_model.hpp"
+#include "text/bpe/merges/bpe_model.hpp"
 
 namespace lm::test {
 

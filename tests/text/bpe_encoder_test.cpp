@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // BpeEncoder with caches and batches against PretokenEncoder, one pre-token at a time.
-#include "text/bpe/bpe_encoder.hpp"
-#include "text/bpe/pretoken_cache.hpp"
-#include "text/bpe/pretoken_encoder.hpp"
+#include "text/bpe_encoder.hpp"
+#include "text/bpe/merges/pretoken_cache.hpp"
+#include "text/bpe/merges/pretoken_encoder.hpp"
 #include "text/gpt2_tokenizer.hpp"
 
 #include <algorithm>

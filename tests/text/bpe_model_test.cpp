@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Encoding with merge tables that training does not produce but conversions from other formats do:
 // several merges with the same result, merges in any order. Against ReferenceBpe.
-#include "text/bpe/bpe_model.hpp"
-#include "text/bpe/pretoken_encoder.hpp"
+#include "text/bpe/merges/bpe_model.hpp"
+#include "text/bpe/merges/pretoken_encoder.hpp"
 
 #include <random>
 #include <set>
@@ -13,7 +13,7 @@
 #include "support/catch.hpp"
 #include "support/ids.hpp"
 #include "support/reference_bpe.hpp"
-#include "text/bpe/bpe_encoder.hpp"
+#include "text/bpe_encoder.hpp"
 
 using namespace lm;
 using namespace lm::text;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "text/bpe/pair_table.hpp"
+#include "text/bpe/merges/pair_table.hpp"
 
 #include <algorithm>
 #include <random>

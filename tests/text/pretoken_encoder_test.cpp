@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // PretokenEncoder in windows, and the mergers, against PretokenEncoder on whole pre-tokens, with
 // GPT-2's merges.
-#include "text/bpe/pretoken_encoder.hpp"
+#include "text/bpe/merges/pretoken_encoder.hpp"
 
 #include <algorithm>
 #include <memory>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The loops for AVX2 and AVX-512 against the portable ones.
-#include "text/bpe/pretoken_loops.hpp"
+#include "text/bpe/merges/pretoken_loops.hpp"
 
 #include <algorithm>
 #include <memory>
@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "support/catch.hpp"
-#include "text/bpe/bpe_model.hpp"
+#include "text/bpe/merges/bpe_model.hpp"
 #include "text/bpe/x86/pretoken_loops_aes.hpp"
 
 using namespace lm;

@@ -14,7 +14,7 @@
 #include <vector>
 
 #include "base/types.hpp"
-#include "text/bpe/bpe_model.hpp"
+#include "text/bpe/merges/bpe_model.hpp"
 
 namespace lm::text {
 

@@ -9,12 +9,13 @@
 #include <span>
 #include <string_view>
 
-#include "text/bpe/bpe_model.hpp"
-#include "text/bpe/pretoken_cache.hpp"
-#include "text/bpe/pretoken_encoder.hpp"
-#include "text/bpe/pretoken_loops.hpp"
-#include "text/bpe/pretoken_merger.hpp"
+#include "text/bpe/merges/bpe_model.hpp"
+#include "text/bpe/merges/pretoken_cache.hpp"
+#include "text/bpe/merges/pretoken_encoder.hpp"
+#include "text/bpe/merges/pretoken_loops.hpp"
+#include "text/bpe/merges/pretoken_merger.hpp"
 #include "text/bpe/x86/pretoken_loops_aes.hpp"
+#include "text/bpe/x86/vector_merger.hpp"
 
 namespace lm::text {
 
@@ -32,7 +33,7 @@ class PretokenIds {
           encoder_(model),
           short_(text_bytes),
           long_(text_bytes),
-          merger_(make_merger(model)) {
+          merger_(fastest_merger(model)) {
         elsewhere_.ids.set(std::array<i32, Packed::most>{}.data(), Packed::elsewhere);
     }
 
@@ -219,6 +220,12 @@ class PretokenIds {
             for (const i32 id : ids) *out++ = static_cast<Id>(id);
         });
         return out;
+    }
+
+    static std::unique_ptr<PretokenMerger> fastest_merger(const BpeModel& model) {
+        for (const MergerWords words : {MergerWords::narrow, MergerWords::wide})
+            if (auto merger = make_vector_merger(model, words)) return merger;
+        return make_portable_merger(model);
     }
 
     static PretokenLoops<Id> fastest_loops() {

@@ -9,7 +9,7 @@
 
 #include "base/error.hpp"
 #include "base/types.hpp"
-#include "text/bpe/bpe_model.hpp"
+#include "text/bpe/merges/bpe_model.hpp"
 
 namespace lm::text {
 

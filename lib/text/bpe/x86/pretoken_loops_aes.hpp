@@ -2,7 +2,7 @@
 // The loops of pretoken_loops.hpp for AVX2 and for AVX-512, with two rounds of AES as the hash.
 #pragma once
 
-#include "text/bpe/pretoken_loops.hpp"
+#include "text/bpe/merges/pretoken_loops.hpp"
 
 namespace lm::text {
 

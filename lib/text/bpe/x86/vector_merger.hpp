@@ -5,7 +5,7 @@
 
 #include <memory>
 
-#include "text/bpe/pretoken_merger.hpp"
+#include "text/bpe/merges/pretoken_merger.hpp"
 
 namespace lm::text {
 

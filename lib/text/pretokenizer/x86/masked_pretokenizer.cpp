@@ -4,7 +4,7 @@
 #include <bit>
 
 #include "base/error.hpp"
-#include "text/pretokenizer/pretoken_rules.hpp"
+#include "text/pretokenizer/rules/pretoken_rules.hpp"
 #include "text/pretokenizer/x86/ascii_blocks.hpp"
 #include "text/pretokenizer/x86/char_masks.hpp"
 

@@ -6,7 +6,7 @@
 
 #include <memory>
 
-#include "text/pretokenizer/pretokenizer.hpp"
+#include "text/pretokenizer/rules/scalar_pretokenizer.hpp"
 
 namespace lm::text {
 

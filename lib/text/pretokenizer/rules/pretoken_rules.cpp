@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "text/pretokenizer/pretoken_rules.hpp"
+#include "text/pretokenizer/rules/pretoken_rules.hpp"
 
 namespace lm::text {
 namespace {

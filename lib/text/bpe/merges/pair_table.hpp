@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "base/types.hpp"
-#include "text/bpe/huge_array.hpp"
+#include "text/bpe/merges/huge_array.hpp"
 
 namespace lm::text {
 

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "text/bpe/pair_table.hpp"
+#include "text/bpe/merges/pair_table.hpp"
 
 #include <algorithm>
 #include <bit>
 #include <vector>
 
 #include "base/error.hpp"
-#include "text/bpe/perfect_hash.hpp"
+#include "text/bpe/merges/perfect_hash.hpp"
 
 namespace lm::text {
 namespace {

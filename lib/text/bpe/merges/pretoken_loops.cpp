@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "text/bpe/pretoken_loops.hpp"
+#include "text/bpe/merges/pretoken_loops.hpp"
 
 namespace lm::text {
 namespace {

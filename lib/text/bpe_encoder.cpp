@@ -37,7 +37,7 @@
 // Japanese characters without spaces are long and mostly new, so it reaches 40 to 42 % of the speed
 // of English. For a corpus of such text alone the next step would be faster merges, not a larger
 // cache.
-#include "text/bpe/bpe_encoder.hpp"
+#include "text/bpe_encoder.hpp"
 
 #include <algorithm>
 #include <cstring>

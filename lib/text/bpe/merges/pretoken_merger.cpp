@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "text/bpe/pretoken_merger.hpp"
+#include "text/bpe/merges/pretoken_merger.hpp"
 
 #include <algorithm>
 #include <array>
 #include <utility>
 
-#include "text/bpe/pretoken_encoder.hpp"
-#include "text/bpe/x86/vector_merger.hpp"
+#include "text/bpe/merges/pretoken_encoder.hpp"
 
 namespace lm::text {
 namespace {
@@ -148,12 +147,6 @@ class PortableMerger : public PretokenMerger {
 
 std::unique_ptr<PretokenMerger> make_portable_merger(const BpeModel& model) {
     return std::make_unique<PortableMerger>(model);
-}
-
-std::unique_ptr<PretokenMerger> make_merger(const BpeModel& model) {
-    for (const MergerWords words : {MergerWords::narrow, MergerWords::wide})
-        if (auto merger = make_vector_merger(model, words)) return merger;
-    return make_portable_merger(model);
 }
 
 }  // namespace lm::text

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "text/pretokenizer/staged.hpp"
+#include "text/pretokenizer/rules/staged.hpp"
 
 #include <functional>
 #include <span>
 #include <vector>
 
 #include "base/error.hpp"
-#include "text/pretokenizer/pretoken_rules.hpp"
+#include "text/pretokenizer/rules/pretoken_rules.hpp"
 
 namespace lm::text {
 namespace {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "text/bpe/pretoken_encoder.hpp"
+#include "text/bpe/merges/pretoken_encoder.hpp"
 
 #include <algorithm>
 #include <functional>

@@ -12,8 +12,8 @@
 #include <string_view>
 
 #include "base/types.hpp"
-#include "text/bpe/pretoken_cache.hpp"
-#include "text/bpe/pretoken_key.hpp"
+#include "text/bpe/merges/pretoken_cache.hpp"
+#include "text/bpe/merges/pretoken_key.hpp"
 
 namespace lm::text {
 

@@ -9,8 +9,8 @@
 #include <string_view>
 
 #include "base/types.hpp"
-#include "text/bpe/bpe_model.hpp"
-#include "text/bpe/pretoken_key.hpp"
+#include "text/bpe/merges/bpe_model.hpp"
+#include "text/bpe/merges/pretoken_key.hpp"
 
 namespace lm::text {
 
@@ -37,7 +37,6 @@ class PretokenMerger {
     virtual u64 operations() const = 0;  // see PretokenEncoder::operations()
 };
 
-std::unique_ptr<PretokenMerger> make_merger(const BpeModel& model);  // the fastest for this machine
 std::unique_ptr<PretokenMerger> make_portable_merger(const BpeModel& model);
 
 }  // namespace lm::text

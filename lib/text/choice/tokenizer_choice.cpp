@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "text/tokenizer_choice.hpp"
+#include "text/choice/tokenizer_choice.hpp"
 
 #include <algorithm>
 #include <cctype>

@@ -15,8 +15,8 @@
 #include <vector>
 
 #include "base/types.hpp"
-#include "text/bpe/huge_array.hpp"
-#include "text/bpe/pair_table.hpp"
+#include "text/bpe/merges/huge_array.hpp"
+#include "text/bpe/merges/pair_table.hpp"
 
 namespace lm::text {
 

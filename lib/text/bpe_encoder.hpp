@@ -6,7 +6,7 @@
 
 #include <memory>
 
-#include "text/bpe/bpe_model.hpp"
+#include "text/bpe/merges/bpe_model.hpp"
 #include "text/pretokenizer/pretokenizer.hpp"
 #include "text/tokenizer.hpp"
 

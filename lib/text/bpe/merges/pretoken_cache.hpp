@@ -12,8 +12,8 @@
 
 #include "base/hash.hpp"
 #include "base/types.hpp"
-#include "text/bpe/huge_array.hpp"
-#include "text/bpe/pretoken_key.hpp"
+#include "text/bpe/merges/huge_array.hpp"
+#include "text/bpe/merges/pretoken_key.hpp"
 
 namespace lm::text {
 

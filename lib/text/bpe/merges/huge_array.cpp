@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "text/bpe/huge_array.hpp"
+#include "text/bpe/merges/huge_array.hpp"
 
 #include <sys/mman.h>
 
