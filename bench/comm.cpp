@@ -14,7 +14,7 @@
 #include <vector>
 
 #include "base/clock.hpp"
-#include "comm/launch.hpp"
+#include "comm/join/join.hpp"
 #include "comm/threads/run_ranks.hpp"
 #ifdef LM_BENCH_MPI
 #include <mpi.h>

@@ -9,7 +9,7 @@
 #include "base/units.hpp"
 #include "cli/main.hpp"
 #include "cluster/host_list.hpp"
-#include "comm/launch.hpp"
+#include "comm/join/join.hpp"
 #include "io/json.hpp"
 #include "train/start/node_check.hpp"
 #include "train/start/product_speed.hpp"

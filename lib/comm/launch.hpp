@@ -1,9 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Connects the ranks that a launcher (base/launcher.hpp) has started. A single rank needs no
-// connection. Ranks that mpirun, mpiexec or srun --mpi has started connect over MPI. Other ranks
-// connect over TCP if LaunchOptions::rendezvous is set. The code for MPI is in a plugin,
-// liblm_mpi.so in the directory of this library. The plugin is opened only when MPI is used, so a
-// single process never loads MPI.
+// The connection of a rank to the other ranks of its job, and the errors of code that several ranks
+// run.
 #pragma once
 
 #include <functional>
@@ -86,11 +83,5 @@ int with_one_error(Launch& launch, const std::function<int()>& body);
 // Returns how many seconds a rank delays the report of its own error when it cannot know whether
 // another rank has failed before. Lower ranks report first, and the first report ends the job.
 double report_after_s(int rank);
-
-// Connects the ranks. Call it once per process. Throws Error(failure) when MPI is needed and cannot
-// be opened, or when ranks have not connected over TCP in time. Throws Error(usage) when the
-// launcher started several ranks that cannot connect, for example srun without --mpi=pmix.
-// Collective.
-std::unique_ptr<Launch> launch(const LaunchOptions& options = {});
 
 }  // namespace lm::comm

@@ -11,7 +11,7 @@
 #include "base/error.hpp"
 #include "cli/main.hpp"
 #include "comm/conformance.hpp"
-#include "comm/launch.hpp"
+#include "comm/join/join.hpp"
 #include "comm/on_device.hpp"
 #include "train/start/gpu_environment.hpp"
 #include "train/start/open_device.hpp"
