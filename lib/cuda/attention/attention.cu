@@ -2,8 +2,8 @@
 // The operations attention_forward and attention_backward. They fill the arguments of the kernels;
 // backward computes delta first.
 #include "cuda/attention/attention_kernels.cuh"
-#include "cuda/cuda_device.hpp"
-#include "cuda/ops.hpp"
+#include "cuda/device/cuda_device.hpp"
+#include "cuda/device/ops.hpp"
 
 namespace lm::cuda {
 namespace {

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The part of attention that g++ compiles: argument checks, and attention by cuDNN when the device
 // uses it. It is separate from attention.cu, because nvcc does not compile fmt.
-#include <dlfcn.h>
-
 #include <limits>
 #include <set>
 #include <string>
@@ -10,8 +8,8 @@
 #include "base/error.hpp"
 #include "base/log.hpp"
 #include "cost/cuda_scratch.hpp"
-#include "cuda/cuda_device.hpp"
 #include "cuda/cudnn/cudnn_attention.hpp"
+#include "cuda/device/cuda_device.hpp"
 
 namespace lm::cuda {
 
@@ -20,31 +18,6 @@ bool cudnn_attention_forward(device::Context& context, const device::AttentionFo
 bool cudnn_attention_backward(device::Context& context, const device::AttentionBackward& a);
 
 namespace {
-
-// Returns the path of the cuDNN plugin, which is in the directory of this plugin.
-std::string plugin_path() {
-    Dl_info info;
-    if (dladdr(reinterpret_cast<void*>(&plugin_path), &info) == 0) return cudnn_plugin_file;
-    const std::string self = info.dli_fname;
-    return self.substr(0, self.rfind('/') + 1) + cudnn_plugin_file;
-}
-
-// Opens the cuDNN plugin. When the plugin cannot be used, returns nullptr and sets `why` to the
-// reason.
-const CudnnAttention* open_plugin(std::string& why) {
-    void* const library = dlopen(plugin_path().c_str(), RTLD_NOW | RTLD_LOCAL);
-    if (library == nullptr) {
-        why = fmt::format("cannot open the cuDNN plugin: {}", dlerror());
-        return nullptr;
-    }
-    // The plugins may be of different builds, so no struct is passed between them unless their ABI
-    // numbers are equal.
-    const auto entry = reinterpret_cast<CudnnPluginEntry>(dlsym(library, cudnn_plugin_entry));
-    if (entry != nullptr && entry()->abi == CudnnAttention{}.abi) return entry();
-    why = fmt::format("{} was built from another version: expected ABI {}, got {}: reinstall it",
-                      plugin_path(), CudnnAttention{}.abi, entry == nullptr ? 0 : entry()->abi);
-    return nullptr;
-}
 
 // Returns whether cuDNN can read the view, [...] of any dtype, in steps of 16 bytes.
 bool aligned(const device::View& view) {
@@ -111,12 +84,6 @@ bool run(device::Context& context, const Args& a, bool backward, CudnnTensors te
 }
 
 }  // namespace
-
-std::string CudaDevice::use_cudnn(bool on) {
-    std::string why;
-    cudnn_ = on ? open_plugin(why) : nullptr;
-    return why;
-}
 
 bool cudnn_attention_forward(device::Context& context, const device::AttentionForward& a) {
     return run(context, a, false, {a.qkv.data, a.out.data, a.lse.data});

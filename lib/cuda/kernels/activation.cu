@@ -3,11 +3,11 @@
 // address is not aligned.
 #include "cuda/kernels/activation.cuh"
 
-#include "cuda/cuda_device.hpp"
+#include "cuda/device/cuda_device.hpp"
+#include "cuda/device/ops.hpp"
 #include "cuda/kernels/activation.hpp"
 #include "cuda/kernels/kernel_launch.cuh"
 #include "cuda/kernels/vector.cuh"
-#include "cuda/ops.hpp"
 
 namespace lm::cuda {
 namespace {

@@ -4,9 +4,9 @@
 // argument, so that one launch or a few launches update a whole model.
 #include <algorithm>
 
-#include "cuda/cuda_device.hpp"
+#include "cuda/device/cuda_device.hpp"
+#include "cuda/device/ops.hpp"
 #include "cuda/kernels/vector.cuh"
-#include "cuda/ops.hpp"
 #include "device/adamw_step.hpp"
 
 namespace lm::cuda {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cuda/kernels/column_sums.cuh"
 
-#include "cuda/cuda_device.hpp"
+#include "cuda/device/cuda_device.hpp"
 #include "cuda/kernels/column_sums.hpp"
 #include "cuda/kernels/kernel_launch.cuh"
 #include "cuda/kernels/vector.cuh"

@@ -4,12 +4,12 @@
 // pass, which overwrites the logits. No fp32 copy of a row is stored. On a rank with all columns,
 // one kernel performs both passes and keeps the row in shared memory, so that it reads the logits
 // once.
-#include "cuda/cuda_device.hpp"
+#include "cuda/device/cuda_device.hpp"
+#include "cuda/device/ops.hpp"
 #include "cuda/kernels/block_reduce.cuh"
 #include "cuda/kernels/mma.cuh"
 #include "cuda/kernels/shared.cuh"
 #include "cuda/kernels/vector.cuh"
-#include "cuda/ops.hpp"
 #include "device/cross_entropy_parts.hpp"
 
 namespace lm::cuda {

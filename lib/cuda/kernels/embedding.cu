@@ -3,10 +3,10 @@
 // every run. The loader orders the rows of dout by their table row (data/sampling/row_order.hpp),
 // and the kernels sum the rows of dout of each table row in the order of the batch.
 #include "cost/cuda_scratch.hpp"
-#include "cuda/cuda_device.hpp"
+#include "cuda/device/cuda_device.hpp"
+#include "cuda/device/ops.hpp"
 #include "cuda/kernels/kernel_launch.cuh"
 #include "cuda/kernels/vector.cuh"
-#include "cuda/ops.hpp"
 
 namespace lm::cuda {
 namespace {

@@ -3,10 +3,10 @@
 // bandwidth. Each thread processes several elements at a time in a grid-stride loop.
 #include "base/element_hash.hpp"
 #include "cost/cuda_scratch.hpp"
-#include "cuda/cuda_device.hpp"
+#include "cuda/device/cuda_device.hpp"
+#include "cuda/device/ops.hpp"
 #include "cuda/kernels/block_reduce.cuh"
 #include "cuda/kernels/vector.cuh"
-#include "cuda/ops.hpp"
 
 namespace lm::cuda {
 namespace {

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // Gated activations. A row of x has the `width` columns of the gate, then the `width` columns of
 // the up projection. Block (r, c) processes row r; c and the thread select the columns (rows.cuh).
-#include "cuda/cuda_device.hpp"
+#include "cuda/device/cuda_device.hpp"
+#include "cuda/device/ops.hpp"
 #include "cuda/kernels/activation.cuh"
 #include "cuda/kernels/kernel_launch.cuh"
 #include "cuda/kernels/rows.cuh"
 #include "cuda/kernels/vector.cuh"
-#include "cuda/ops.hpp"
 
 namespace lm::cuda {
 namespace {

@@ -6,13 +6,13 @@
 #include <bit>
 
 #include "cost/cuda_scratch.hpp"
-#include "cuda/cuda_device.hpp"
+#include "cuda/device/cuda_device.hpp"
+#include "cuda/device/ops.hpp"
 #include "cuda/kernels/block_reduce.cuh"
 #include "cuda/kernels/column_sums.hpp"
 #include "cuda/kernels/kernel_launch.cuh"
 #include "cuda/kernels/rows.cuh"
 #include "cuda/kernels/vector.cuh"
-#include "cuda/ops.hpp"
 
 namespace lm::cuda {
 namespace {

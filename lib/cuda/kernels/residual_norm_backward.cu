@@ -9,14 +9,14 @@
 // multiple of 8, unaligned addresses) are processed by the general kernels below: one for the
 // parameter gradients, then one for dsum and dbranch, each of which reads dy and sum.
 #include "cost/cuda_scratch.hpp"
-#include "cuda/cuda_device.hpp"
+#include "cuda/device/cuda_device.hpp"
+#include "cuda/device/ops.hpp"
 #include "cuda/kernels/column_sums.cuh"
 #include "cuda/kernels/column_sums.hpp"
 #include "cuda/kernels/kernel_launch.cuh"
 #include "cuda/kernels/residual_norm.cuh"
 #include "cuda/kernels/residual_norm_registers.cuh"
 #include "cuda/kernels/vector.cuh"
-#include "cuda/ops.hpp"
 
 namespace lm::cuda {
 namespace {

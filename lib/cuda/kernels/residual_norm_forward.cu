@@ -3,12 +3,12 @@
 // 2019). A block computes one row. It stores the row's sum in shared memory while it computes the
 // mean, then the variance, then the output, so that global memory is read and written once. The two
 // passes for mean and variance avoid the cancellation of E[x^2] - E[x]^2.
-#include "cuda/cuda_device.hpp"
+#include "cuda/device/cuda_device.hpp"
+#include "cuda/device/ops.hpp"
 #include "cuda/kernels/kernel_launch.cuh"
 #include "cuda/kernels/residual_norm.cuh"
 #include "cuda/kernels/shared.cuh"
 #include "cuda/kernels/vector.cuh"
-#include "cuda/ops.hpp"
 
 namespace lm::cuda {
 namespace {

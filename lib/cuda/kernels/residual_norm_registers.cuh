@@ -14,7 +14,7 @@
 #include <algorithm>
 
 #include "cost/cuda_scratch.hpp"
-#include "cuda/cuda_device.hpp"
+#include "cuda/device/cuda_device.hpp"
 #include "cuda/kernels/column_sums.hpp"
 #include "cuda/kernels/kernel_launch.cuh"
 #include "cuda/kernels/residual_norm.cuh"

@@ -3,10 +3,10 @@
 // one token, a thread eight pairs at a time, or one pair if they are not aligned. For all heads but
 // the first, the token's angles are read from the L1 cache. Both elements of a pair are read and
 // written by the same thread, so working in place is safe.
-#include "cuda/cuda_device.hpp"
+#include "cuda/device/cuda_device.hpp"
+#include "cuda/device/ops.hpp"
 #include "cuda/kernels/kernel_launch.cuh"
 #include "cuda/kernels/vector.cuh"
-#include "cuda/ops.hpp"
 
 namespace lm::cuda {
 namespace {

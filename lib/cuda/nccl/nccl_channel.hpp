@@ -25,7 +25,7 @@
 #include <vector>
 
 #include "comm/group.hpp"
-#include "cuda/cuda_device.hpp"
+#include "cuda/device/cuda_device.hpp"
 
 namespace lm::cuda {
 

@@ -17,8 +17,8 @@
 #include <utility>
 
 #include "cost/cuda_scratch.hpp"
-#include "cuda/op_timer.hpp"
-#include "cuda/staging.hpp"
+#include "cuda/device/op_timer.hpp"
+#include "cuda/device/staging.hpp"
 #include "device/ops.hpp"
 #include "device/workspace_arena.hpp"
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "cuda/staging.hpp"
+#include "cuda/device/staging.hpp"
 
 #include <algorithm>
 #include <cstring>

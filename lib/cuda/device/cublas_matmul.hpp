@@ -19,7 +19,7 @@
 #include <utility>
 #include <vector>
 
-#include "cuda/cuda_device.hpp"
+#include "cuda/device/cuda_device.hpp"
 #include "device/gemm_form.hpp"
 
 namespace lm::cuda {

@@ -16,8 +16,8 @@ int count_devices();
 // of this build do not support the device, or when the driver refuses it.
 void claim_device(int index);
 
-// Returns the versions of CUDA's libraries, in the form that Plugin::libraries() states.
-std::string libraries_text(int n_ranks);
+// Returns "12.4" for 12040, a version as CUDA states it.
+std::string version_text(int version);
 
 // Returns ": REMEDY" for an error with a known remedy, otherwise "".
 std::string advice_on(cudaError_t status);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "cuda/op_timer.hpp"
+#include "cuda/device/op_timer.hpp"
 
 namespace lm::cuda {
 

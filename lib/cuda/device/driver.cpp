@@ -1,22 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "cuda/driver.hpp"
-
-#include <cublasLt.h>
+#include "cuda/device/driver.hpp"
 
 #include <cstdlib>
 #include <fstream>
 
 #include "base/error.hpp"
-#include "cuda/nccl/nccl_library.hpp"
 
 namespace lm::cuda {
 namespace {
 
 constexpr int oldest_capability = 80;  // Ampere: the first of CMAKE_CUDA_ARCHITECTURES
-
-std::string version_text(int version) {
-    return fmt::format("{}.{}", version / 1000, version % 1000 / 10);
-}
 
 // The oldest driver that works with every toolkit of this major version of CUDA (NVIDIA, "CUDA
 // Compatibility", minor version compatibility).
@@ -66,6 +59,10 @@ std::string module_version() {
 
 }  // namespace
 
+std::string version_text(int version) {
+    return fmt::format("{}.{}", version / 1000, version % 1000 / 10);
+}
+
 int count_devices() {
     int count = 0;
     const cudaError_t status = cudaGetDeviceCount(&count);
@@ -95,20 +92,6 @@ void claim_device(int index) {
     }
     status = cudaSetDevice(index);
     if (status != cudaSuccess) refused(name, status);
-}
-
-std::string libraries_text(int n_ranks) {
-    int runtime = 0, driver = 0, nccl_version = 0;
-    cudaRuntimeGetVersion(&runtime);
-    cudaDriverGetVersion(&driver);
-    const size_t blas = cublasLtGetVersion();
-    std::string text =
-        fmt::format("CUDA {}, driver for CUDA {}, cuBLASLt {}.{}.{}", version_text(runtime),
-                    version_text(driver), blas / 10000, blas / 100 % 100, blas % 100);
-    if (n_ranks == 1) return text;
-    nccl().GetVersion(&nccl_version);
-    return text + fmt::format(", NCCL {}.{}.{}", nccl_version / 10000, nccl_version / 100 % 100,
-                              nccl_version % 100);
 }
 
 std::string advice_on(cudaError_t status) {

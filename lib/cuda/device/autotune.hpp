@@ -3,7 +3,7 @@
 // the epilogue fused into the product and, where these might be faster, with separate kernels.
 #pragma once
 
-#include "cuda/gemm/cublas_matmul.hpp"
+#include "cuda/device/cublas_matmul.hpp"
 #include "device/tuned_choices.hpp"
 
 namespace lm::cuda {

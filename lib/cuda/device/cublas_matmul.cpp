@@ -2,13 +2,13 @@
 // cuBLASLt is column-major: a row-major [m, n] matrix is its n x m matrix with leading dimension n.
 // So c = op(a) op(b) is computed as c^T = op(b)^T op(a)^T: the library's A is b, and its B is a.
 // The length of a bias is n; the cuBLASLt documentation calls it "rows of D".
-#include "cuda/gemm/cublas_matmul.hpp"
+#include "cuda/device/cublas_matmul.hpp"
 
 #include <algorithm>
 
 #include "base/error.hpp"
 #include "cost/cuda_scratch.hpp"
-#include "cuda/gemm/autotune.hpp"
+#include "cuda/device/autotune.hpp"
 
 namespace lm::cuda {
 namespace {

@@ -4,7 +4,7 @@
 // same version of the library. So the key contains the version of the library, and the GPU.
 // key_text() and text_of() define a file format. A stored choice is found only with exactly the key
 // text that it was stored with.
-#include "cuda/gemm/autotune.hpp"
+#include "cuda/device/autotune.hpp"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>

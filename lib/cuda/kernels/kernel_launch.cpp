@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// too_little_shared_memory() has its own file, because some test programs launch kernels without
-// the rest of the plugin.
+// The errors of kernel_launch.cuh, which nvcc cannot compile. Some test programs launch kernels
+// without the rest of the plugin.
+#include "cuda/kernels/kernel_launch.cuh"
+
 #include <cuda_runtime.h>
 
 #include "base/error.hpp"
 #include "base/units.hpp"
-#include "cuda/kernels/kernel_launch.cuh"
 
 namespace lm::cuda {
 
@@ -17,6 +18,10 @@ void too_little_shared_memory(size_t bytes) {
               "an operation needs {} of shared memory for each block, more than this GPU has: use "
               "attention heads of at most 128 elements",
               human_size(static_cast<i64>(bytes)));
+}
+
+void no_such_type(DType dtype) {
+    fail(Exit::usage, name_of(dtype), "operations on a GPU support fp32, bf16 and fp16 only");
 }
 
 }  // namespace lm::cuda

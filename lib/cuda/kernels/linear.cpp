@@ -4,10 +4,10 @@
 // more. It is needed for GELU by erf and squared ReLU, for fp32, and for activations that backward
 // recomputes (Epilogue in cublas_matmul.hpp states why). For a layer with M rows, N outputs and K
 // inputs, forward is a GEMM with m = M, n = N, k = K.
-#include "cuda/gemm/cublas_matmul.hpp"
+#include "cuda/device/cublas_matmul.hpp"
+#include "cuda/device/ops.hpp"
 #include "cuda/kernels/activation.hpp"
 #include "cuda/kernels/column_sums.hpp"
-#include "cuda/ops.hpp"
 
 namespace lm::cuda::ops {
 

@@ -1,18 +1,44 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <dlfcn.h>
 #include <fmt/format.h>
 
 #include <cstdlib>
 
 #include "base/error.hpp"
 #include "base/units.hpp"
-#include "cuda/cuda_device.hpp"
-#include "cuda/driver.hpp"
-#include "cuda/gemm/cublas_matmul.hpp"
-#include "cuda/kernels/kernel_launch.cuh"
-#include "cuda/ops.hpp"
+#include "cuda/cudnn/cudnn_attention.hpp"
+#include "cuda/device/cublas_matmul.hpp"
+#include "cuda/device/cuda_device.hpp"
+#include "cuda/device/driver.hpp"
+#include "cuda/device/ops.hpp"
 
 namespace lm::cuda {
 namespace {
+
+// Returns the path of the cuDNN plugin, which is in the directory of this plugin.
+std::string plugin_path() {
+    Dl_info info;
+    if (dladdr(reinterpret_cast<void*>(&plugin_path), &info) == 0) return cudnn_plugin_file;
+    const std::string self = info.dli_fname;
+    return self.substr(0, self.rfind('/') + 1) + cudnn_plugin_file;
+}
+
+// Opens the cuDNN plugin. When the plugin cannot be used, returns nullptr and sets `why` to the
+// reason.
+const CudnnAttention* open_plugin(std::string& why) {
+    void* const library = dlopen(plugin_path().c_str(), RTLD_NOW | RTLD_LOCAL);
+    if (library == nullptr) {
+        why = fmt::format("cannot open the cuDNN plugin: {}", dlerror());
+        return nullptr;
+    }
+    // The plugins may be of different builds, so no struct is passed between them unless their ABI
+    // numbers are equal.
+    const auto entry = reinterpret_cast<CudnnPluginEntry>(dlsym(library, cudnn_plugin_entry));
+    if (entry != nullptr && entry()->abi == CudnnAttention{}.abi) return entry();
+    why = fmt::format("{} was built from another version: expected ABI {}, got {}: reinstall it",
+                      plugin_path(), CudnnAttention{}.abi, entry == nullptr ? 0 : entry()->abi);
+    return nullptr;
+}
 
 // The entry of the operation table that runs `operation`. Stores the operation's name for error
 // messages, enqueues the operation, and throws when a launch has failed.
@@ -36,10 +62,6 @@ const device::OpTable table{LM_OPS(LM_ENTRY)};
 #undef LM_ENTRY
 
 }  // namespace
-
-void no_such_type(DType dtype) {
-    fail(Exit::usage, name_of(dtype), "operations on a GPU support fp32, bf16 and fp16 only");
-}
 
 void misaligned_workspace(const void* begin) {
     bug(__FILE__, __LINE__,
@@ -131,6 +153,12 @@ CudaDevice::InUse CudaDevice::memory_in_use() {
 
 void CudaDevice::allow_tf32() {
     matmul_->allow_tf32();
+}
+
+std::string CudaDevice::use_cudnn(bool on) {
+    std::string why;
+    cudnn_ = on ? open_plugin(why) : nullptr;
+    return why;
 }
 
 void CudaDevice::plan_for_reserved(int sms, int more_sms) {
