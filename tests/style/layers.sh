@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# A layer includes only headers of the layers that lib/LAYERS allows. Planted violations are found.
+# A layer includes only headers of the layers that lib/LAYERS allows, and a folder of a layer only headers of the folders that it
+# allows. Neither has a circle. Planted violations are found.
 set -euo pipefail
 cd "$(dirname "$0")/../../lib"
 
@@ -8,49 +9,70 @@ cd "$(dirname "$0")/../../lib"
 check_tree() (
     cd "$1"
     declare -A allowed
-    while IFS=: read -r layer uses; do
-        allowed[$layer]=" $layer $uses "
-    done < <(grep -vE '^(#|$)' LAYERS)
+    arrows=
     bad=0
+    report() {
+        echo "$1"
+        bad=1
+    }
+    while IFS=: read -r folder uses; do
+        allowed[$folder]=" $folder $uses "
+        [ -d "$folder" ] || report "lib/LAYERS: $folder: no such folder"
+        for use in $uses; do arrows+="$folder $use"$'\n'; done
+    done < <(grep -vE '^(#|$)' LAYERS)
+    circle=$(tsort <<<"$arrows" 2>&1 >/dev/null | sed -n 's/^tsort: \([^ :]*\)$/\1/p' | tr '\n' ' ')
+    [ -z "$circle" ] || report "lib/LAYERS: a circle: $circle"
     while IFS=: read -r file line include; do
-        from=${file%%/*}
-        [[ $include =~ include\ *\"([^\"/]+)(/?) ]] || continue
-        [ -n "${BASH_REMATCH[2]}" ] || continue # a file of the same folder, or a generated one
-        to=${BASH_REMATCH[1]}
-        if [[ ${allowed[$from]-} != *" $to "* ]]; then
-            echo "lib/$file:$line: $from must not include $to (lib/LAYERS)"
-            bad=1
-        fi
+        [[ $include =~ include\ *\"([^\"]+)/ ]] || continue # a file of the same folder, or a generated one
+        from=${file%/*} to=${BASH_REMATCH[1]}
+        # Another layer is allowed for all folders of a layer.
+        [ "${from%%/*}" = "${to%%/*}" ] || from=${from%%/*} to=${to%%/*}
+        [[ ${allowed[$from]-} == *" $to "* ]] || report "lib/$file:$line: $from must not include $to (lib/LAYERS)"
     done < <(grep -rnE '^ *# *include *"' --include='*.cpp' --include='*.hpp' --include='*.cu' \
         --include='*.cuh' -- */)
-    for folder in */; do
-        if [ -z "${allowed[${folder%/}]-}" ]; then
-            echo "lib/$folder: not in lib/LAYERS"
-            bad=1
-        fi
-    done
+    while read -r folder; do
+        [ -n "${allowed[$folder]-}" ] || report "lib/$folder/: not in lib/LAYERS"
+    done < <(find . -mindepth 1 -type d -printf '%P\n' | sort)
     return $bad
 )
 
+planted=$(mktemp -d)
+trap 'rm -rf "$planted"' EXIT
 check_tree .
 
 # Tests the check on a tree with one fault at a time.
-planted=$(mktemp -d)
-trap 'rm -rf "$planted"' EXIT
+tree=$planted/lib
+reset() {
+    rm -rf "$tree"
+    mkdir -p "$tree/base" "$tree/io/codec"
+    printf '# Types.\nbase:\n# Files.\nio: base\nio/codec: io\n' >"$tree/LAYERS"
+    echo '#include "base/error.hpp"' >"$tree/io/codec/file.cpp"
+    echo '#include "io/file.hpp"' >>"$tree/io/codec/file.cpp"
+}
 finds() {
     local report
-    if report=$(check_tree "$planted") || [[ $report != *"$1"* ]]; then
+    if report=$(check_tree "$tree") || [[ $report != *"$1"* ]]; then
         echo "a planted violation was not found: $1"
         exit 1
     fi
+    reset
 }
-cp LAYERS "$planted"
-mkdir "$planted/base" "$planted/io"
-echo '#include "base/error.hpp"' >"$planted/io/file.cpp"
-check_tree "$planted"
-echo '#include "io/file.hpp"' >"$planted/base/error.cpp"
+reset
+check_tree "$tree"
+echo '#include "io/file.hpp"' >"$tree/base/error.cpp"
 finds "lib/base/error.cpp:1: base must not include io"
-rm "$planted/base/error.cpp"
-mkdir "$planted/misc"
+echo '#include "io/codec/codec.hpp"' >"$tree/base/error.cpp"
+finds "lib/base/error.cpp:1: base must not include io"
+echo '#include "io/codec/codec.hpp"' >"$tree/io/file.cpp"
+finds "lib/io/file.cpp:1: io must not include io/codec"
+mkdir "$tree/misc"
 finds "lib/misc/: not in lib/LAYERS"
+mkdir "$tree/io/codec/x86"
+finds "lib/io/codec/x86/: not in lib/LAYERS"
+rmdir "$tree/base"
+finds "lib/LAYERS: base: no such folder"
+sed -i 's/^io: base$/io: base io\/codec/' "$tree/LAYERS"
+finds "lib/LAYERS: a circle: io"
+sed -i 's/^base:$/base: io/' "$tree/LAYERS"
+finds "lib/LAYERS: a circle: "
 echo "the layers hold"
