@@ -232,7 +232,7 @@ class Reader {
         const auto check = [&](const char* key, std::optional<bool> adds, const auto& token,
                                const std::vector<i32>& ids) {
             const std::optional<i32> id = token ? added_id(*token) : std::nullopt;
-            if (!adds || !id || *adds == std::ranges::count(ids, *id) > 0) return;
+            if (!adds || !id || *adds == (std::ranges::count(ids, *id) > 0)) return;
             note(
                 "{}: {} is {}, but the post_processor of {} {} '{}': the ids are those of "
                 "transformers 5; transformers 4 follows {} for some classes",
