@@ -128,7 +128,7 @@ OrderedJson training_values(const RunConfig& config) {
         {"rampup_batch_size", ramp_json(config.schedule.ramp())},
         {"step_batch_size_schedule", steps_json(config.schedule.ramp(), model.seq_length)},
         {"micro_batch_size", config.trainer.micro_batch},
-        {"seq_length", OrderedJson::value_t::discarded},  // the model has it
+        {"seq_length", model.seq_length},
         {"lr", rate.max},
         {"min_lr", rate.min},
         {"lr_decay_style", name_of(rate.style)},
@@ -211,6 +211,7 @@ OrderedJson to_json(const RunConfig& config) {
     json.update(block_json(config, Block::run, run_values(config)));
     json["train_iterations"] = config.schedule.total_iterations();
     add(Block::training, training_values(config));
+    json[name_of(Block::training)].erase("seq_length");  // the model has it
     add(Block::validation, {{"samples", config.validation_samples()}});
     add(Block::checkpoints, {});
     add(Block::stopping, {});

@@ -219,11 +219,7 @@ void check_changes(const RunConfig& config, const io::OrderedJson& data,
     if (config.checkpoints.finetune) return;
     const io::Json state = io::parse_json(checkpoint.manifest().state, checkpoint.path());
     if (const auto saved = state.find(name_of(config::Block::training)); saved != state.end()) {
-        io::Json was = *saved;
-        io::OrderedJson now = training_json(config);
-        was["seq_length"] = checkpoint.manifest().model.seq_length;
-        now["seq_length"] = config.trainer.model.seq_length;
-        changes.check_training(was, now);
+        changes.check_training(*saved, training_json(config));
     }
     if (const auto saved = state.find("data"); saved != state.end()) {
         changes.check_data(*saved, data);
