@@ -92,7 +92,7 @@ void list_step(const MegatronStep& step, bool json) {
         object["latest"] = step.latest;
         return cli::write_stdout(io::json_line(object));
     }
-    const bool whole = import.has(ckpt::SliceKind::exp_avg);
+    const bool whole = ckpt::optimizer_of(import).has_value();
     cli::write_text(
         list_row, step.iteration, human_size(ckpt::tree_bytes(step.path)),
         layout_of(import.head().model), convert::megatron_layout(step.path),

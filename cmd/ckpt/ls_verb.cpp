@@ -91,7 +91,7 @@ void print_json(const Row& row) {
     for (const spec::Dimension& each : spec::dimensions) {
         object[each.key] = manifest.parallel.*each.size;
     }
-    object["optimizer_state"] = manifest.has(ckpt::SliceKind::exp_avg);
+    object["optimizer_state"] = ckpt::optimizer_of(manifest).has_value();
     cli::write_stdout(io::json_line(object));
 }
 
@@ -116,8 +116,7 @@ void print_text(const Row& row) {
         return print_line(step, "-", "-", "-", row.branch, state, color);
     }
     const ckpt::Manifest& manifest = *row.entry.manifest;
-    std::string state =
-        manifest.has(ckpt::SliceKind::exp_avg) ? "complete" : "complete, weights only";
+    std::string state = ckpt::optimizer_of(manifest) ? "complete" : "complete, weights only";
     if (row.latest) state += ", latest";
     const std::string parent = io::base_name(io::parent_of(row.entry.path));
     if (parent.starts_with(ckpt::abandoned_prefix)) state += ", in " + parent;

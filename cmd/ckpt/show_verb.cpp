@@ -31,7 +31,7 @@ io::OrderedJson document_of(const ckpt::Checkpoint& checkpoint, bool tensors) {
     document["path"] = checkpoint.path();
     document["bytes"] = ckpt::tree_bytes(checkpoint.path());
     document["parameters"] = spec::count_parameters(checkpoint.manifest().model).total();
-    document["optimizer_state"] = checkpoint.has(ckpt::SliceKind::exp_avg);
+    document["optimizer_state"] = ckpt::optimizer_of(checkpoint).has_value();
     document.update(manifest);
     return document;
 }

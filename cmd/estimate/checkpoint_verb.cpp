@@ -133,7 +133,7 @@ int run(const Flags& flags) {
     const config::TrainFlags train = resolve_flags(flags.train);
     const spec::ModelConfig model = resolve_model(train);
     const spec::ParallelConfig parallel = resolve_ranks(train, model);
-    const spec::Precision precision = resolve_precision(train.precision);
+    const spec::Precision precision = resolve_precision(train.precision, train.megatron);
     const i64 n_ranks = parallel.n_ranks();
     check_at_least("--nodes", flags.nodes, 1);
     if (n_ranks % flags.nodes != 0) {
@@ -143,7 +143,7 @@ int run(const Flags& flags) {
     const std::vector<train::StepFile> files =
         train::files_of_step({.model = model,
                               .parallel = parallel,
-                              .weights = precision.weights,
+                              .precision = precision,
                               .bucket_elements = train.data_parallel.bucket_elements,
                               .n_nodes = flags.nodes});
     const Sizes size = sizes_of(files, cost::checkpoint_size(model, precision));

@@ -84,7 +84,7 @@ std::vector<Column> columns(bool has_training, bool json) {
 
 bool assumes_fp16(const Flags& flags) {
     return is_megatron(flags.hardware) &&
-           resolve_precision(flags.train.precision).weights == DType::fp32;
+           resolve_precision(flags.train.precision, flags.train.megatron).weights == DType::fp32;
 }
 
 // Returns the flags of lm-train for a layout.
@@ -182,7 +182,7 @@ cost::LayoutQuery resolve_query(const Flags& flags) {
     }
     query.parallel = resolve_parallel(whole, flags.train.model, query.model);
     query.parallel.sequence_parallel = given.sequence;
-    query.precision = resolve_precision(flags.train.precision);
+    query.precision = resolve_precision(flags.train.precision, flags.train.megatron);
     query.is_megatron = is_megatron(flags.hardware);
     if (assumes_fp16(flags)) query.precision.weights = DType::fp16;
     query.attention = flags.train.device.attention();

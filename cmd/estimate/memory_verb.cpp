@@ -165,7 +165,8 @@ int run(Flags flags) {
     const spec::ModelConfig model = resolve_model(flags.train);
     const spec::ParallelConfig parallel = resolve_with_note(flags.train, model);
     config::warn_of_model(flags.train.model, model, parallel);
-    const spec::Precision precision = resolve_precision(flags.train.precision);
+    const spec::Precision precision =
+        resolve_precision(flags.train.precision, flags.train.megatron);
     const i64 n_threads = flags.train.device.threads.value_or(available_cores());
     check_at_least("--threads", n_threads, 1);
     check_at_least("--tensor-comm-sms", flags.train.device.tensor_comm_sms.value_or(0), 0);

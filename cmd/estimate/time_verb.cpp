@@ -191,7 +191,7 @@ StepQuery step_query(const Flags& flags, const cost::TrainingPlan& plan) {
     check_at_least("--tensor-comm-sms", flags.train.device.tensor_comm_sms.value_or(0), 0);
     StepQuery query{.model = plan.model,
                     .parallel = plan.parallel,
-                    .precision = resolve_precision(flags.train.precision),
+                    .precision = resolve_precision(flags.train.precision, flags.train.megatron),
                     .attention = flags.train.device.attention(),
                     .micro_batch = plan.micro_batch,
                     .global_batch = plan.ramp.global_batch,

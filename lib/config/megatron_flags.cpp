@@ -44,6 +44,8 @@
 #include <algorithm>
 #include <string_view>
 
+#include "spec/optimizer_state.hpp"
+
 namespace lm::config {
 namespace {
 
@@ -417,7 +419,8 @@ void add_families(const cli::Options& options, const Families& families, const D
 void add_megatron_flags(cli::Options& options, MegatronChoices& choices) {
     options.group("Other");
     if (!is_declared(options, "--optimizer")) {
-        options.choice("--optimizer", &choices.optimizer, {"adam"}, "AdamW, the only optimizer");
+        options.choice("--optimizer", &choices.optimizer, names_in(spec::optimizers),
+                       "AdamW, the only optimizer");
     }
     if (!is_declared(options, "--dataloader-type")) {
         options.choice("--dataloader-type", &choices.dataloader, {"single"},

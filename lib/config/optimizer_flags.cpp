@@ -91,7 +91,7 @@ const Fields<spec::LossScaleConfig>& loss_scale_fields() {
     return fields;
 }
 
-spec::Precision resolve_precision(const PrecisionFlags& flags) {
+spec::Precision resolve_precision(const PrecisionFlags& flags, const MegatronChoices& choices) {
     if (flags.fp16 && flags.bf16)
         usage_error("--bf16", "cannot be combined with --fp16: give one of the two");
     if (flags.fp32_residual && (flags.fp16 || flags.bf16)) {
@@ -99,9 +99,8 @@ spec::Precision resolve_precision(const PrecisionFlags& flags) {
             "--fp32-residual-connection",
             "the residual stream has the type of the weights: omit this flag, or train in fp32");
     }
-    if (flags.fp16) return {DType::fp16};
-    if (flags.bf16) return {DType::bf16};
-    return {DType::fp32};
+    const DType weights = flags.fp16 ? DType::fp16 : flags.bf16 ? DType::bf16 : DType::fp32;
+    return {weights, value_in(spec::optimizers, choices.optimizer).value()};
 }
 
 }  // namespace lm::config

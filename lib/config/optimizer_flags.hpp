@@ -3,6 +3,7 @@
 #pragma once
 
 #include "config/field.hpp"
+#include "config/megatron_flags.hpp"
 #include "spec/numerics.hpp"
 #include "spec/optimizer_config.hpp"
 
@@ -18,8 +19,8 @@ const Fields<spec::AdamWConfig>& optimizer_fields();
 const Fields<PrecisionFlags>& precision_fields();
 const Fields<spec::LossScaleConfig>& loss_scale_fields();
 
-// Returns the precision that the flags choose. Throws Error(usage) for flags that contradict each
-// other.
-spec::Precision resolve_precision(const PrecisionFlags& flags);
+// Returns the precision and the optimizer that the flags choose. Throws Error(usage) for flags that
+// contradict each other.
+spec::Precision resolve_precision(const PrecisionFlags& flags, const MegatronChoices& choices);
 
 }  // namespace lm::config

@@ -38,10 +38,19 @@ i64 rank_parameters(const ModelConfig& config, const ParallelConfig& parallel, i
 
 CheckpointSize checkpoint_size(const ModelConfig& config, const Precision& precision) {
     const i64 n = count_parameters(config).total();
-    const i64 moments = checked_mul(n, 2 * size_of(DType::fp32));
     const bool masters = precision.weights != DType::fp32;
-    return {.weights = checked_mul(n, size_of(precision.weights)),
-            .optimizer = moments + (masters ? checked_mul(n, size_of(DType::fp32)) : 0)};
+    CheckpointSize size{.weights = checked_mul(n, size_of(precision.weights)),
+                        .optimizer = masters ? checked_mul(n, size_of(DType::fp32)) : 0};
+    ModelConfig one_layer = config;  // all layers have the same shapes
+    one_layer.n_layers = 1;
+    for (const TensorSpec& tensor : tensor_table(one_layer)) {
+        const i64 n_copies = tensor.place == Place::layer ? config.n_layers : 1;
+        const i64 n_elements = checked_mul(tensor.shape.numel(), n_copies);
+        for (const OptimizerState& state : states_of(precision.optimizer, tensor)) {
+            size.optimizer += checked_mul(n_elements, size_of(state.dtype));
+        }
+    }
+    return size;
 }
 
 double mean_keys(const ModelConfig& config, double seq_length) {

@@ -37,7 +37,7 @@ i64 rank_parameters(const spec::ModelConfig& config, const spec::ParallelConfig&
 // each tensor, are not included.
 struct CheckpointSize {
     i64 weights = 0;
-    i64 optimizer = 0;  // fp32 masters of 16-bit weights, and Adam's two moments
+    i64 optimizer = 0;  // fp32 masters of 16-bit weights, and the optimizer's state
     i64 total() const { return weights + optimizer; }
 };
 CheckpointSize checkpoint_size(const spec::ModelConfig& config, const spec::Precision& precision);

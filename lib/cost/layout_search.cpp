@@ -118,7 +118,8 @@ class Search {
             if ((query_.tp && tp != *query_.tp) || !tensor_ranks_fit(query_, tp)) continue;
             spec::ParallelConfig parallel = query_.parallel;
             parallel.tp = tp;
-            const spec::RankElements elements = rank_elements(query_.model, parallel, 0);
+            const spec::RankElements elements =
+                rank_elements(query_.model, parallel, 0, query_.precision.optimizer);
             for (const i64 pp : divisors(query_.n_gpus / tp, query_.model.n_layers)) {
                 parallel.pp = pp;
                 if (!query_.pp || pp == *query_.pp) try_grids(parallel, elements);

@@ -25,7 +25,7 @@ struct MemoryPlan {
     i64 weights = 0;
     i64 masters = 0;  // fp32 masters of 16-bit weights; 0 with fp32 weights
     i64 gradients = 0;
-    i64 optimizer = 0;  // Adam's two moments
+    i64 optimizer = 0;  // the optimizer's state (spec::states_of)
     i64 activations = 0;
     i64 workspace = 0;
     // Host memory for a copy of the rank's part of a checkpoint. total() does not include it.
@@ -36,7 +36,7 @@ struct MemoryPlan {
 };
 
 // Returns the bytes of the part of a checkpoint that one data-parallel rank of stage `pp_rank`
-// writes: weights, masters and moments of its share of the elements.
+// writes: weights, masters and optimizer state of its share of the elements.
 i64 checkpoint_share(const spec::ModelConfig& config, const spec::ParallelConfig& parallel,
                      const spec::Precision& precision, i64 tp_rank, i64 pp_rank);
 
@@ -50,8 +50,8 @@ struct RankMemory {
     // Returns the plan of a stage; its save_buffer is 0.
     MemoryPlan of(const StageShape& stage) const;
 };
-// `elements` is rank_elements() of the same tensor rank. Sets `step.compute` and
-// `step.logits_bytes` from `precision` and `processor`.
+// `elements` is rank_elements() of the same tensor rank and of `precision.optimizer`. Sets
+// `step.compute` and `step.logits_bytes` from `precision` and `processor`.
 RankMemory rank_memory(const spec::ModelConfig& config, const spec::ParallelConfig& parallel,
                        const StepShape& step, const spec::Precision& precision,
                        const Processor& processor, const spec::RankElements& elements, i64 tp_rank);

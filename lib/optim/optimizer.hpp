@@ -1,13 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
-// AdamW over a rank's flat parameters. Weight decay applies to matrices and embeddings, not to
-// biases and norms (weight_decay of the tensor table, spec/tensor_table.hpp).
+// The optimizer of a rank: updates the rank's part of the weights, which are in flat buffers.
+// Weight decay applies to matrices and embeddings, not to biases and norms (weight_decay of the
+// tensor table, spec/tensor_table.hpp).
 #pragma once
 
+#include <memory>
+#include <vector>
+
 #include "base/range.hpp"
-#include "device/ops.hpp"
 #include "model/params.hpp"
 #include "optim/learning_rate.hpp"
 #include "spec/optimizer_config.hpp"
+#include "spec/optimizer_state.hpp"
 
 namespace lm::optim {
 
@@ -15,34 +19,33 @@ namespace lm::optim {
 // 1e-6), but at most 1 (Megatron's clip_grad_norm_fp32). Returns 1 if `clip` is 0 or below.
 double clip_coefficient(double norm, double clip);
 
-class AdamWOptimizer {
+// The memory of a state of the optimizer, zero before the first update.
+struct StateBuffer {
+    spec::StateRanges held;  // the elements of the flat buffers that have the state on this rank
+    device::View data;       // [total_size(held.ranges)], any dtype: that of the state; in order
+};
+
+// The flat buffers of a rank, with n elements in the layout of a model::ParamMap. The rank updates
+// the ranges `updated`, which have s elements in total.
+struct OptimizerBuffers {
+    std::vector<Range> updated;       // ascending
+    device::View weights;             // [n] bf16|fp16|fp32
+    device::View masters;             // [s] fp32, in order; none when weights are fp32
+    device::View gradients;           // [n] fp32
+    std::vector<StateBuffer> states;  // one for each of spec::state_ranges()
+};
+
+class Optimizer {
   public:
-    // `weights` and `gradients` are the flat buffers of `map`, with n elements. `updated` has the
-    // ranges of these buffers that this rank updates, with s elements in total. Shapes:
-    //   weights     [n] bf16|fp16|fp32
-    //   gradients   [n] fp32
-    //   masters     [s] fp32, the ranges of `updated` in order; none when weights are fp32
-    //   exp_avg     [s] fp32, exp_avg_sq [s] fp32
-    // With masters, every update writes the rounded masters to the weights.
-    AdamWOptimizer(const spec::AdamWConfig& config, const model::ParamMap& map,
-                   const std::vector<Range>& updated, device::View weights, device::View masters,
-                   device::View gradients, device::View exp_avg, device::View exp_avg_sq);
+    virtual ~Optimizer() = default;
 
     // Multiplies the gradients by `grad_scale` and does update number `step` (from 1) with them.
-    void step(device::Context& context, i64 step, const UpdateRates& rates, double grad_scale);
-
-    const spec::AdamWConfig& config() const { return config_; }
-
-  private:
-    spec::AdamWConfig config_;
-    std::vector<device::AdamWPart> parts_;
-    // The word embedding and the output projection, which may have their own learning rate.
-    std::vector<device::AdamWPart> vocab_parts_;
-    device::View weights_;     // [n] bf16|fp16|fp32
-    device::View masters_;     // [s] fp32, or none
-    device::View gradients_;   // [n] fp32
-    device::View exp_avg_;     // [s] fp32
-    device::View exp_avg_sq_;  // [s] fp32
+    // With masters, also writes the rounded masters to the weights.
+    virtual void step(device::Context& context, i64 step, const UpdateRates& rates,
+                      double grad_scale) = 0;
 };
+
+std::unique_ptr<Optimizer> make_optimizer(spec::OptimizerKind kind, const spec::AdamWConfig& config,
+                                          const model::ParamMap& map, OptimizerBuffers buffers);
 
 }  // namespace lm::optim

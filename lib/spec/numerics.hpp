@@ -1,13 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-// The number format of a model's weights, and the attention kernels on a GPU.
+// The numbers that a rank stores for each parameter, and the attention kernels on a GPU.
 #pragma once
 
 #include "base/dtype.hpp"
+#include "spec/optimizer_state.hpp"
 
 namespace lm::spec {
 
 struct Precision {
     DType weights = DType::fp32;  // fp32, bf16 or fp16
+    OptimizerKind optimizer = OptimizerKind::adam;
 };
 
 // The attention kernels on a GPU: --attention-backend.

@@ -118,7 +118,33 @@ i64 flat_elements(i64 n_elements, const ParallelConfig& parallel) {
     return round_up(n_elements, checked_mul(block_alignment, parallel.dp));
 }
 
-RankElements rank_elements(const ModelConfig& config, const ParallelConfig& parallel, i64 tp_rank) {
+std::vector<StateRanges> state_ranges(OptimizerKind optimizer, const std::vector<TensorSpec>& table,
+                                      const RankLayout& layout, const std::vector<Range>& updated) {
+    std::vector<StateRanges> states;
+    for (const OptimizerState& state : states_of(optimizer)) {
+        std::vector<Range> all;
+        for (size_t i = 0; i < layout.tensors.size(); ++i) {
+            const LocalTensor& tensor = layout.tensors[i];
+            const bool last = i + 1 == layout.tensors.size();
+            const auto own = states_of(optimizer, table[static_cast<size_t>(tensor.index)]);
+            if (std::ranges::find(own, state) == own.end()) continue;
+            append(all, {tensor.offset, last ? INT64_MAX : layout.tensors[i + 1].offset});
+        }
+        states.push_back({state, intersection(updated, all)});
+    }
+    return states;
+}
+
+void ElementCount::add(const ElementCount& unit, i64 n) {
+    tensors += checked_mul(n, unit.tensors);
+    aligned += checked_mul(n, unit.aligned);
+    for (size_t i = 0; i < with_state.size(); ++i) {
+        with_state[i] += checked_mul(n, unit.with_state[i]);
+    }
+}
+
+RankElements rank_elements(const ModelConfig& config, const ParallelConfig& parallel, i64 tp_rank,
+                           OptimizerKind optimizer) {
     ModelConfig one_layer = config;  // all layers have the same shapes
     one_layer.n_layers = 1;
     const ParallelConfig whole{.tp = parallel.tp,
@@ -131,28 +157,33 @@ RankElements rank_elements(const ModelConfig& config, const ParallelConfig& para
         const LocalTensor& tensor = layout.tensors[i];
         const i64 end =
             i + 1 < layout.tensors.size() ? layout.tensors[i + 1].offset : layout.n_elements;
-        // The count of a unit includes the gap after its last tensor.
-        const ElementCount count{tensor.numel(), end - tensor.offset};
         const TensorSpec& spec = table[static_cast<size_t>(tensor.index)];
-        if (spec.place == Place::embedding) elements.embedding += count;
-        if (spec.place == Place::layer) elements.layer += count;
-        if (spec.place == Place::head) elements.head += count;
+        const auto counted = [&](i64 aligned) {
+            ElementCount count{tensor.numel(), aligned};
+            for (const OptimizerState& state : states_of(optimizer, spec)) {
+                const auto place = std::ranges::find(all_states, state) - all_states.begin();
+                count.with_state[static_cast<size_t>(place)] = aligned;
+            }
+            return count;
+        };
+        // The count of a unit includes the gap after its last tensor.
+        const ElementCount count = counted(end - tensor.offset);
+        if (spec.place == Place::embedding) elements.embedding.add(count);
+        if (spec.place == Place::layer) elements.layer.add(count);
+        if (spec.place == Place::head) elements.head.add(count);
         if (spec.tied_head)
-            elements.head_copy += {count.tensors, round_up(count.tensors, block_alignment)};
+            elements.head_copy.add(counted(round_up(tensor.numel(), block_alignment)));
     }
     return elements;
 }
 
 ElementCount RankElements::of(const std::vector<ModelPart>& parts) const {
     ElementCount count;
-    for (const ModelPart& part : parts) {
-        const i64 n = part.n_layers();
-        count += {checked_mul(n, layer.tensors), checked_mul(n, layer.aligned)};
-    }
-    if (parts.front().embedding) count += embedding;
+    for (const ModelPart& part : parts) count.add(layer, part.n_layers());
+    if (parts.front().embedding) count.add(embedding);
     if (parts.back().head) {
-        count += head;
-        if (!parts.front().embedding) count += head_copy;
+        count.add(head);
+        if (!parts.front().embedding) count.add(head_copy);
     }
     return count;
 }

@@ -5,8 +5,11 @@
 // no checkpoint contains them.
 #pragma once
 
+#include <array>
 #include <vector>
 
+#include "base/range.hpp"
+#include "spec/optimizer_state.hpp"
 #include "spec/parallel_config.hpp"
 #include "spec/partition.hpp"
 #include "spec/tensor_table.hpp"
@@ -51,16 +54,28 @@ RankLayout rank_layout(const ModelConfig& config, const std::vector<TensorSpec>&
 i64 flat_elements(const RankLayout& layout, const ParallelConfig& parallel);
 i64 flat_elements(i64 n_elements, const ParallelConfig& parallel);
 
+// The elements of a rank's flat buffers for which the rank keeps a state of the optimizer.
+struct StateRanges {
+    OptimizerState state;
+    std::vector<Range> ranges;  // ascending
+};
+
+// Returns the states that a rank keeps for the elements `updated` of its flat buffers, in the order
+// of states_of(optimizer). The gap after a tensor has the states of the tensor. `table` is
+// tensor_table(config).
+std::vector<StateRanges> state_ranges(OptimizerKind optimizer, const std::vector<TensorSpec>& table,
+                                      const RankLayout& layout, const std::vector<Range>& updated);
+
 // A number of elements on a rank: of the tensors alone, and of the tensors with the gaps that align
 // blocks (as RankLayout::n_elements).
 struct ElementCount {
     i64 tensors = 0;
     i64 aligned = 0;
-    ElementCount& operator+=(const ElementCount& other) {
-        tensors += other.tensors;
-        aligned += other.aligned;
-        return *this;
-    }
+    // For each of all_states: the elements of the tensors that have this state, with their gaps.
+    std::array<i64, all_states.size()> with_state{};
+
+    // Adds the counts of `n` equal units.
+    void add(const ElementCount& unit, i64 n = 1);
 };
 
 // The elements of each unit of a model on one tensor rank. of() counts the elements of a stage
@@ -75,7 +90,9 @@ struct RankElements {
     // rank_layout() of the stage.
     ElementCount of(const std::vector<ModelPart>& parts) const;
 };
-RankElements rank_elements(const ModelConfig& config, const ParallelConfig& parallel, i64 tp_rank);
+// The optimizer determines only ElementCount::with_state.
+RankElements rank_elements(const ModelConfig& config, const ParallelConfig& parallel, i64 tp_rank,
+                           OptimizerKind optimizer = OptimizerKind::adam);
 
 // The heads, MLP columns and vocabulary rows of a tensor rank. Between two ranks, n_groups and ffn
 // differ by at most 1, and n_heads by at most the heads of one group. vocab_rows is equal on all

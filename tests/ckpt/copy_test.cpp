@@ -78,7 +78,7 @@ TEST_CASE("copy: the whole step, and the weights only") {
                                                                   "manifest.json",
                                                                   "weights-00000.safetensors"});
     const auto copied = Checkpoint::open(weights);
-    CHECK_FALSE(copied.has(SliceKind::exp_avg));
+    CHECK_FALSE(copied.has(spec::exp_avg));
     CHECK(copied.manifest().counters.consumed_samples == 56);
     CHECK(copied.load_fp32("layers.1.mlp.up.weight", SliceKind::weight) ==
           Checkpoint::open(step).load_fp32("layers.1.mlp.up.weight", SliceKind::weight));

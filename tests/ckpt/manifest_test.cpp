@@ -69,7 +69,7 @@ TEST_CASE("a manifest keeps run, lineage and totals") {
     CHECK(totals.kinds[0].bytes == 100);
     CHECK(totals.kinds[1].kind == SliceKind::named("row_scale"));
     CHECK(read.has(SliceKind::named("row_scale")));
-    CHECK_FALSE(read.has(SliceKind::exp_avg));
+    CHECK_FALSE(optimizer_of(read));
 }
 
 TEST_CASE(

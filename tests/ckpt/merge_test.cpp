@@ -61,7 +61,7 @@ TEST_CASE("merge: the weighted average of two layouts") {
     };
     const Checkpoint mean = merged({{a}, {b}, {c}}, scratch / "mean");
     CHECK(verify(mean.path(), nullptr).problems.empty());
-    CHECK_FALSE(mean.has(SliceKind::exp_avg));
+    CHECK_FALSE(mean.has(spec::exp_avg));
     CHECK(mean.manifest().counters.iteration == 30);
     CHECK(io::parse_json(mean.manifest().state, "state").at("merged_from").size() == 3);
     CHECK(n_wrong(mean, config, [&](i64 tensor, i64 i) {

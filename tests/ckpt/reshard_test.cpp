@@ -73,7 +73,7 @@ TEST_CASE("reshard: weights only; invalid layouts are refused") {
              pieces_of(buffers.layout, SliceKind::weight, DType::fp32, buffers.weight.data()))
             .path);
     const Checkpoint cut = resharded(weights, 2, 2, scratch / "b");
-    CHECK_FALSE(cut.has(SliceKind::exp_avg));
+    CHECK_FALSE(cut.has(spec::exp_avg));
     CHECK(n_different(weights, cut) == 0);
 
     const auto attempt = [&](i64 tp, i64 pp, Exit code) {

@@ -69,8 +69,8 @@ struct Buffers {
           exp_avg_sq(weight.size()) {}
 
     std::vector<float>& of(ckpt::SliceKind kind) {
-        if (kind == ckpt::SliceKind::exp_avg) return exp_avg;
-        return kind == ckpt::SliceKind::exp_avg_sq ? exp_avg_sq : weight;
+        if (kind == spec::exp_avg) return exp_avg;
+        return kind == spec::exp_avg_sq ? exp_avg_sq : weight;
     }
 
     void fill(const spec::ModelConfig& config, i64 salt) {
@@ -82,7 +82,7 @@ struct Buffers {
     }
 
     static std::vector<ckpt::SliceKind> kinds() {
-        return {ckpt::SliceKind::weight, ckpt::SliceKind::exp_avg, ckpt::SliceKind::exp_avg_sq};
+        return {ckpt::SliceKind::weight, spec::exp_avg, spec::exp_avg_sq};
     }
 
     static i64 place_of(ckpt::SliceKind kind) {

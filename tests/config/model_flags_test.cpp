@@ -56,7 +56,7 @@ std::string error_of(const std::string& line) {
         Program program(line);
         const ModelConfig model = program.resolve();
         resolve_parallel(program.parallel, program.model, model);
-        config::resolve_precision(program.precision);
+        config::resolve_precision(program.precision, {});
     } catch (const Error& error) {
         CHECK(error.code() == Exit::usage);
         return error.what();

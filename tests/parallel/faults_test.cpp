@@ -76,8 +76,8 @@ void flip_copies(int n) {
     constexpr std::array<std::pair<ckpt::SliceKind, const char*>, 4> kinds = {
         {{ckpt::SliceKind::weight, "weight"},
          {ckpt::SliceKind::master, "master"},
-         {ckpt::SliceKind::exp_avg, "exp_avg"},
-         {ckpt::SliceKind::exp_avg_sq, "exp_avg_sq"}}};
+         {spec::exp_avg, "exp_avg"},
+         {spec::exp_avg_sq, "exp_avg_sq"}}};
     for (int i = 0; i < n; ++i) {
         const auto number = [i](const char* what, u64 end) {
             return static_cast<size_t>(mix(static_cast<u64>(i), stream_key(7, what)) % end);

@@ -36,8 +36,8 @@ class Gathered {
             const bool weight =
                 piece.kind == ckpt::SliceKind::weight || piece.kind == ckpt::SliceKind::master;
             if (weight) add(piece, weights_, true);
-            if (piece.kind == ckpt::SliceKind::exp_avg) add(piece, exp_avg_, false);
-            if (piece.kind == ckpt::SliceKind::exp_avg_sq) add(piece, exp_avg_sq_, false);
+            if (piece.kind == spec::exp_avg) add(piece, exp_avg_, false);
+            if (piece.kind == spec::exp_avg_sq) add(piece, exp_avg_sq_, false);
         }
     }
 

@@ -94,6 +94,11 @@ void check_held_once(const ModelConfig& config, const ParallelConfig& parallel) 
                 rank_elements(config, parallel, tp_rank).of(stage_parts(config, parallel, pp_rank));
             CHECK(count.tensors == n_elements);
             CHECK(count.aligned == layout.n_elements);
+            const std::vector<Range> all{{0, layout.n_elements}};
+            for (const StateRanges& held : state_ranges(OptimizerKind::adam, table, layout, all)) {
+                const auto place = std::ranges::find(all_states, held.state) - all_states.begin();
+                CHECK(count.with_state[static_cast<size_t>(place)] == total_size(held.ranges));
+            }
         }
     }
     REQUIRE(counts.size() == table.size());

@@ -32,7 +32,7 @@ struct State {
                 .data = data.data()};
     }
     std::vector<ckpt::Piece> pieces() const {
-        return {piece(ckpt::SliceKind::weight, weights), piece(ckpt::SliceKind::exp_avg, moments)};
+        return {piece(ckpt::SliceKind::weight, weights), piece(spec::exp_avg, moments)};
     }
 };
 

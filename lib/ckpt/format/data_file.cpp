@@ -74,8 +74,8 @@ class ShareWriter {
     std::span<const io::BlockFile> files_;
 };
 
-// Returns distinct names for the entries of a file: "TENSOR" for weights, "TENSOR.exp_avg" and so
-// on, followed by ".1", ".2", ... for further slices of one tensor in the file.
+// Returns distinct names for the entries of a file: "TENSOR" for weights, "TENSOR.KIND" for
+// other state, followed by ".1", ".2", ... for further slices of one tensor in the file.
 class EntryNames {
   public:
     std::string next(const std::string& tensor, SliceKind kind) {

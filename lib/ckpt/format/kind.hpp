@@ -3,9 +3,13 @@
 // kinds that only newer releases define.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <compare>
+#include <optional>
 #include <string_view>
+
+#include "spec/optimizer_state.hpp"
 
 namespace lm::ckpt {
 
@@ -14,10 +18,9 @@ class SliceKind {
     // A checkpoint with fp32 weights has no masters, because the weights are their own masters.
     static const SliceKind weight;
     static const SliceKind master;
-    static const SliceKind exp_avg;
-    static const SliceKind exp_avg_sq;
 
-    SliceKind();  // the kind `weight`
+    constexpr SliceKind() : name_("weight") {}
+    constexpr SliceKind(const spec::OptimizerState& state) : name_(state.name) {}
     // Returns the kind with this name. Keeps a copy of the name until the process ends.
     // Thread-safe.
     static SliceKind named(std::string_view name);
@@ -30,18 +33,29 @@ class SliceKind {
     std::string_view name_;
 };
 
-inline constexpr SliceKind SliceKind::weight{"weight"};
+inline constexpr SliceKind SliceKind::weight{};
 inline constexpr SliceKind SliceKind::master{"master"};
-inline constexpr SliceKind SliceKind::exp_avg{"exp_avg"};
-inline constexpr SliceKind SliceKind::exp_avg_sq{"exp_avg_sq"};
-inline SliceKind::SliceKind() : name_(weight.name_) {}
 
 // The kinds that lm-train writes.
-inline constexpr std::array all_kinds{SliceKind::weight, SliceKind::master, SliceKind::exp_avg,
-                                      SliceKind::exp_avg_sq};
+inline constexpr auto all_kinds = [] {
+    std::array<SliceKind, 2 + spec::all_states.size()> kinds{SliceKind::weight, SliceKind::master};
+    std::ranges::copy(spec::all_states, kinds.begin() + 2);
+    return kinds;
+}();
 
 inline std::string_view name_of(SliceKind kind) {
     return kind.name();
+}
+
+// Returns the optimizer all of whose states `source`, which has a function has(SliceKind), has;
+// nullopt when it has the states of none, as a checkpoint with weights only.
+template <typename Source>
+std::optional<spec::OptimizerKind> optimizer_of(const Source& source) {
+    for (const auto& [optimizer, name] : spec::optimizers) {
+        const auto in_source = [&](const spec::OptimizerState& state) { return source.has(state); };
+        if (std::ranges::all_of(spec::states_of(optimizer), in_source)) return optimizer;
+    }
+    return std::nullopt;
 }
 
 }  // namespace lm::ckpt

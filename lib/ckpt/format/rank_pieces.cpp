@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "ckpt/format/rank_pieces.hpp"
 
+#include <algorithm>
+
 #include "ckpt/format/flat_pieces.hpp"
 
 namespace lm::ckpt {
@@ -14,29 +16,27 @@ spec::RankLayout counted_tensors(const spec::RankLayout& layout, i64 tp_rank) {
 }
 
 std::vector<Piece> pieces_of_rank(const spec::RankLayout& layout, i64 tp_rank,
-                                  const std::vector<Range>& owned, const StateMemory& memory) {
+                                  const std::vector<Range>& owned,
+                                  const std::vector<StateMemory>& states) {
     const spec::RankLayout counted = counted_tensors(layout, tp_rank);
     std::vector<Piece> pieces;
-    // `first`: index in `data` of the first element of `range`.
-    const auto add = [&](SliceKind kind, DType dtype, const void* data, i64 first,
-                         const Range& range) {
-        for (Piece& piece : pieces_of(counted, kind, dtype, data, range.begin, range.end)) {
-            if (data != nullptr)
-                piece.data = static_cast<const std::byte*>(piece.data) + first * size_of(dtype);
-            pieces.push_back(std::move(piece));
+    const auto add = [&](const StateMemory& state, const Range& range) {
+        i64 first = 0;  // index in state.data of the first element of `held`
+        for (const Range& held : state.held) {
+            const Range both{std::max(held.begin, range.begin), std::min(held.end, range.end)};
+            const i64 skipped = (first + both.begin - held.begin) * size_of(state.dtype);
+            first += held.size();
+            if (both.begin >= both.end) continue;
+            for (Piece& piece :
+                 pieces_of(counted, state.kind, state.dtype, state.data, both.begin, both.end)) {
+                if (state.data != nullptr)
+                    piece.data = static_cast<const std::byte*>(piece.data) + skipped;
+                pieces.push_back(std::move(piece));
+            }
         }
     };
     for (const Range& range : owned) {
-        add(SliceKind::weight, memory.weights_dtype, memory.weights, range.begin, range);
-    }
-    i64 n_before = 0;
-    for (const Range& range : owned) {
-        const i64 first = memory.sharded ? n_before : range.begin;
-        if (is_half(memory.weights_dtype))
-            add(SliceKind::master, DType::fp32, memory.masters, first, range);
-        add(SliceKind::exp_avg, DType::fp32, memory.exp_avg, first, range);
-        add(SliceKind::exp_avg_sq, DType::fp32, memory.exp_avg_sq, first, range);
-        n_before += range.size();
+        for (const StateMemory& state : states) add(state, range);
     }
     return pieces;
 }

@@ -15,21 +15,19 @@ namespace lm::ckpt {
 // ranks keeps the tensor.
 spec::RankLayout counted_tensors(const spec::RankLayout& layout, i64 tp_rank);
 
-// The memory of a rank's state. The pointers are null when the files are only planned.
+// The memory of one kind of state on a rank: the elements `held` of the flat buffer, in order and
+// without gaps.
 struct StateMemory {
-    DType weights_dtype = DType::fp32;  // 16-bit weights have masters
-    const void* weights = nullptr;      // the flat buffer
-    // fp32. The whole flat buffers, or, with `sharded`, only the elements of the owned ranges, in
-    // sequence.
-    const void* masters = nullptr;
-    const void* exp_avg = nullptr;
-    const void* exp_avg_sq = nullptr;
-    bool sharded = false;
+    SliceKind kind;
+    DType dtype = DType::fp32;
+    const void* data = nullptr;  // null when the files are only planned
+    std::vector<Range> held;     // ascending
 };
 
-// Returns the pieces that tensor rank `tp_rank` writes: weights, masters and moments of the
-// counted elements in the ranges `owned` of its flat buffer.
+// Returns the pieces that tensor rank `tp_rank` writes: for each of the ranges `owned` of its flat
+// buffer, the counted elements of each of `states`.
 std::vector<Piece> pieces_of_rank(const spec::RankLayout& layout, i64 tp_rank,
-                                  const std::vector<Range>& owned, const StateMemory& memory);
+                                  const std::vector<Range>& owned,
+                                  const std::vector<StateMemory>& states);
 
 }  // namespace lm::ckpt

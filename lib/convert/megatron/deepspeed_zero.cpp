@@ -15,9 +15,6 @@ namespace {
 
 using Kind = PickleValue::Kind;
 
-constexpr std::array zero_kinds{ckpt::SliceKind::master, ckpt::SliceKind::exp_avg,
-                                ckpt::SliceKind::exp_avg_sq};
-
 // Opens the files of all data-parallel ranks, in the order of the ranks. The names of the bf16
 // optimizer's files start with "bf16_".
 std::vector<TorchFile> open_ranks(const std::string& step, i64 mp_rank) {
@@ -203,7 +200,7 @@ class ZeroReader {
     void add_group(size_t group, const PickleValue& shapes) const {
         Fragments fragments;
         if (!stated_fragments(group, fragments)) derive_fragments(group, shapes, fragments);
-        for (const ckpt::SliceKind kind : zero_kinds) {
+        for (const ckpt::SliceKind kind : adam_kinds) {
             std::vector<SourceTensor> partitions;
             for (const TorchFile& file : files_) partitions.push_back(partition(file, group, kind));
             for (size_t i = 0; i + 1 < shapes.items.size(); i += 2) {

@@ -14,13 +14,10 @@ namespace {
 using Kind = PickleValue::Kind;
 using ckpt::SliceKind;
 
-struct StateName {
-    const char* name;
-    SliceKind kind;
-};
-constexpr std::array state_names{StateName{"param", SliceKind::master},
-                                 StateName{"exp_avg", SliceKind::exp_avg},
-                                 StateName{"exp_avg_sq", SliceKind::exp_avg_sq}};
+// Returns the name of a kind of state in the distributed optimizer.
+std::string_view state_name(SliceKind kind) {
+    return kind == SliceKind::master ? "param" : kind.name();
+}
 
 std::optional<i64> steps(const PickleValue& value, const TorchFile& file, int level) {
     constexpr int max_levels = 8;
@@ -69,9 +66,9 @@ i64 full_bucket(const MegatronImport& import, i64 stage, size_t chunk) {
     return std::max(least, least_of_rank * model.data_parallel);
 }
 
-Storage storage_of(const PickleValue* value, const TorchFile& file, const char* name) {
+Storage storage_of(const PickleValue* value, const TorchFile& file, std::string_view name) {
     if (value == nullptr) run_error(file.path(), "distributed optimizer: {} is missing", name);
-    const SourceTensor tensor = file.tensor(*value, name);
+    const SourceTensor tensor = file.tensor(*value, std::string(name));
     Storage storage = *tensor.storage;
     if (tensor.shape.size() != 1 || tensor.start != 0 || tensor.shape[0] > storage.numel()) {
         run_error(file.path(),
@@ -171,10 +168,10 @@ bool add_sharded_rank(MegatronImport& import, const ShardedBuckets& buckets, i64
     for (const std::string& key : keys) sizes.push_back(buckets.size(key + ".param"));
     const auto positions = buffer_positions(parameters, sizes);
     if (!positions) return false;
-    for (const StateName& state : state_names) {
-        BufferState all{state.kind, {}};
+    for (const SliceKind kind : adam_kinds) {
+        BufferState all{kind, {}};
         for (const std::string& key : keys) {
-            buckets.append(fmt::format("{}.{}", key, state.name), all.storage);
+            buckets.append(fmt::format("{}.{}", key, state_name(kind)), all.storage);
         }
         add_buffer(import, parameters, *positions, all, tp_rank, import.head().model.tp);
     }
@@ -206,8 +203,9 @@ bool add_gathered_state(MegatronImport& import, const PickleValue& root, const T
                  "expected parameters that fill buckets of {} elements in total, got one that fits "
                  "into no bucket",
                  n);
-        for (const StateName& state : state_names) {
-            BufferState all{state.kind, storage_of(tensors.find(state.name), file, state.name)};
+        for (const SliceKind kind : adam_kinds) {
+            const std::string_view name = state_name(kind);
+            BufferState all{kind, storage_of(tensors.find(name), file, name)};
             if (all.storage.numel() != n) return false;
             add_buffer(import, chunks[chunk], *positions, all, tp_rank, import.head().model.tp);
         }

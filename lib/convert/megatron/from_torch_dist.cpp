@@ -16,18 +16,16 @@ namespace {
 using Kind = PickleValue::Kind;
 using ckpt::SliceKind;
 
-// A kind of state of the optimizer, and its names in the keys of the checkpoint. Megatron names the
-// fp32 masters "fp32_param" or, in the form fully_reshardable, "param".
-struct StateKey {
-    std::string_view prefix;
-    SliceKind kind;
-};
-constexpr std::array state_keys{
-    StateKey{"optimizer.state.fp32_param.", SliceKind::master},
-    StateKey{"optimizer.state.param.", SliceKind::master},
-    StateKey{"optimizer.state.exp_avg.", SliceKind::exp_avg},
-    StateKey{"optimizer.state.exp_avg_sq.", SliceKind::exp_avg_sq},
-};
+constexpr std::string_view state_prefix = "optimizer.state.";
+
+// Returns the kind of state that a key names after state_prefix; nullopt for another state.
+// Megatron names the fp32 masters "fp32_param" or, in the form fully_reshardable, "param".
+std::optional<SliceKind> kind_of(std::string_view name) {
+    if (name == "fp32_param" || name == "param") return SliceKind::master;
+    const auto state = std::ranges::find(spec::all_states, name, &spec::OptimizerState::name);
+    if (state == spec::all_states.end()) return std::nullopt;
+    return *state;
+}
 
 // A tensor of the checkpoint. A stacked tensor has one layer at each index of its first dimension.
 struct DistName {
@@ -49,11 +47,7 @@ class TorchDistImporter {
           import_(request, read_head(common_, request.vocab_size)) {}
 
     MegatronImport run() {
-        add_kind(SliceKind::weight);
-        for (const SliceKind kind :
-             {SliceKind::master, SliceKind::exp_avg, SliceKind::exp_avg_sq}) {
-            add_kind(kind);
-        }
+        for (const SliceKind kind : ckpt::all_kinds) add_kind(kind);
         if (!add_sharded_buffers(import_, checkpoint_, vocab_rows_)) {
             if (const std::string other = import_.tensor_with_other_masters(); !other.empty()) {
                 run_error(checkpoint_.path(),
@@ -73,12 +67,15 @@ class TorchDistImporter {
     std::optional<DistName> name_of_key(std::string_view key) const {
         DistName name;
         std::string_view rest = key;
-        for (const StateKey& state : state_keys) {
-            const size_t at = key.find(state.prefix);
-            // The keys of a chained optimizer have a prefix.
-            if (at == key.npos || (at > 0 && !key.starts_with("chained_"))) continue;
-            name.kind = state.kind;
-            rest = key.substr(at + state.prefix.size());
+        const size_t at = key.find(state_prefix);
+        // The keys of a chained optimizer have a prefix.
+        if (at != key.npos && (at == 0 || key.starts_with("chained_"))) {
+            const std::string_view after = key.substr(at + state_prefix.size());
+            const size_t dot = after.find('.');
+            if (const auto kind = kind_of(after.substr(0, dot)); kind && dot != after.npos) {
+                name.kind = *kind;
+                rest = after.substr(dot + 1);
+            }
         }
         if (rest == key && (key.starts_with("optimizer.") || key.starts_with("chained_"))) {
             return std::nullopt;

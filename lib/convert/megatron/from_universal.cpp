@@ -90,8 +90,8 @@ class UniversalImporter {
         const SourceTensor fp32 = read(folder, "fp32");
         import_.add(own, ckpt::SliceKind::weight, fp32, 0, 1);
         import_.add(own, ckpt::SliceKind::master, fp32, 0, 1);
-        for (const ckpt::SliceKind kind : {ckpt::SliceKind::exp_avg, ckpt::SliceKind::exp_avg_sq}) {
-            import_.add(own, kind, read(folder, std::string(name_of(kind))), 0, 1);
+        for (const spec::OptimizerState& state : spec::adam_states) {
+            import_.add(own, state, read(folder, std::string(state.name)), 0, 1);
         }
         if (const std::string path = folder + "/step.pt"; io::exists(path)) {
             const TorchFile file = TorchFile::open(path);

@@ -25,7 +25,7 @@ class MegatronExporter {
                   for_lm ? megatron_names_of(checkpoint_.manifest().model, request.names)
                          : MegatronNames::classic),
           dtype_(request.dtype.value_or(checkpoint_.manifest().tensors.at(0).dtype)),
-          has_optimizer_(checkpoint_.has(ckpt::SliceKind::exp_avg)),
+          has_optimizer_(ckpt::optimizer_of(checkpoint_) == spec::OptimizerKind::adam),
           optimizer_(exported_optimizer(checkpoint_.manifest(), checkpoint_.path())) {}
 
   protected:
@@ -39,6 +39,7 @@ class MegatronExporter {
     }
 
     i64 iteration() const { return checkpoint_.manifest().counters.iteration; }
+    static i64 n_states() { return std::ssize(spec::adam_states); }
     bool mixed() const { return is_half(dtype_); }
     ckpt::SliceKind weight_kind() const {
         const bool stored = dtype_ == checkpoint_.manifest().tensors.at(0).dtype;

@@ -202,7 +202,7 @@ ConversionReport MegatronImport::write() {
     if (!loss_scale_.is_null()) {
         info.state = io::json_line(io::OrderedJson{{"loss_scale", loss_scale_}});
     }
-    if (!request_.weights_only && !import_.has(ckpt::SliceKind::exp_avg)) {
+    if (!request_.weights_only && !ckpt::optimizer_of(import_)) {
         note("{}: has no optimizer state that can be imported: the output has weights only",
              request_.in);
     }

@@ -3,10 +3,13 @@
 // that a tensor-parallel rank holds.
 #pragma once
 
+#include <algorithm>
+#include <array>
 #include <optional>
 #include <string>
 #include <string_view>
 
+#include "ckpt/format/kind.hpp"
 #include "convert/tensor_map.hpp"
 
 namespace lm::convert {
@@ -33,6 +36,14 @@ std::string megatron_layer_name(std::string_view name, bool gated);
 // Returns the name that a tensor outside of the layers has in lm-utils: "embedding.word.weight" for
 // "word_embeddings.weight". Returns an empty text for an unknown name.
 std::string megatron_outer_name(std::string_view name);
+
+// The state of a training with Adam: the masters, and Adam's states, which have the same names in
+// checkpoints of PyTorch, Megatron and DeepSpeed.
+inline constexpr auto adam_kinds = [] {
+    std::array<ckpt::SliceKind, 1 + spec::adam_states.size()> kinds{ckpt::SliceKind::master};
+    std::ranges::copy(spec::adam_states, kinds.begin() + 1);
+    return kinds;
+}();
 
 struct MegatronPart {
     i64 tp_rank = 0;

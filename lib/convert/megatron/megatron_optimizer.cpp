@@ -110,7 +110,7 @@ class OptimizerReader {
     void add_moments(const MegatronParameter& parameter, i64 id) {
         const PickleValue* state = at_key(*state_, id);
         if (state == nullptr) refuse("parameter {} has no state", parameter.name);
-        for (const ckpt::SliceKind kind : {ckpt::SliceKind::exp_avg, ckpt::SliceKind::exp_avg_sq}) {
+        for (const ckpt::SliceKind kind : spec::adam_states) {
             const PickleValue* value = state->find(name_of(kind));
             if (value == nullptr) refuse("{}: no {}", parameter.name, name_of(kind));
             add(parameter, kind, *value);

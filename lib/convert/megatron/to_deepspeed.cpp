@@ -22,7 +22,7 @@ class DeepSpeedExporter : public MegatronExporter {
         io::AtomicDirectory out = make_output(request_.out, {request_.in}, request_.force);
         const std::string step = fmt::format("{}/global_step{}", out.path(), iteration());
         io::make_directories(step);
-        n_total_ = layout_.n_bytes(dtype_, has_optimizer_ ? 3 : 0);
+        n_total_ = layout_.n_bytes(dtype_, has_optimizer_ ? 1 + n_states() : 0);
         for (i64 stage = 0; stage < layout_.pp(); ++stage) {
             for (i64 rank = 0; rank < layout_.tp(); ++rank) {
                 const std::vector<MegatronTensor> tensors = layout_.tensors(rank, stage);
@@ -137,10 +137,10 @@ class DeepSpeedExporter : public MegatronExporter {
             pickle.integer(static_cast<i64>(i));
             pickle.open_dict();
             integer(file, "step", checkpoint_.manifest().counters.optimizer_step);
-            pickle.key("exp_avg");
-            file.flat(maps[i], SliceKind::exp_avg);
-            pickle.key("exp_avg_sq");
-            file.flat(maps[i], SliceKind::exp_avg_sq);
+            for (const spec::OptimizerState& state : spec::adam_states) {
+                pickle.key(state.name);
+                file.flat(maps[i], state);
+            }
             pickle.close_dict();
         }
         pickle.close_dict();

@@ -18,7 +18,7 @@ class LmExporter : public MegatronExporter {
 
     ConversionReport run() {
         io::AtomicDirectory out = make_output(request_.out, {request_.in}, request_.force);
-        n_total_ = layout_.n_bytes(dtype_, has_optimizer_ ? (mixed() ? 3 : 2) : 0);
+        n_total_ = layout_.n_bytes(dtype_, has_optimizer_ ? n_states() + (mixed() ? 1 : 0) : 0);
         for (i64 stage = 0; stage < layout_.pp(); ++stage) {
             for (i64 rank = 0; rank < layout_.tp(); ++rank) write_lm_rank(out.path(), rank, stage);
         }
@@ -185,10 +185,10 @@ class LmExporter : public MegatronExporter {
                 if (layout_.names() == MegatronNames::local) {
                     integer(file, "step", checkpoint_.manifest().counters.optimizer_step);
                 }
-                pickle.key("exp_avg");
-                file.tensor(tensor->map, SliceKind::exp_avg, DType::fp32);
-                pickle.key("exp_avg_sq");
-                file.tensor(tensor->map, SliceKind::exp_avg_sq, DType::fp32);
+                for (const spec::OptimizerState& state : spec::adam_states) {
+                    pickle.key(state.name);
+                    file.tensor(tensor->map, state, state.dtype);
+                }
                 pickle.close_dict();
             }
         }

@@ -133,7 +133,8 @@ class Resolver {
         problems_.check([&] {
             model_ = config::resolve_model(flags_.model, vocabulary_.size, flags_.parallel.tensor);
         });
-        problems_.check([&] { precision_ = config::resolve_precision(flags_.precision); });
+        problems_.check(
+            [&] { precision_ = config::resolve_precision(flags_.precision, flags_.megatron); });
         problems_.check([&] {
             if (precision_.weights == DType::fp16) flags_.loss_scale.check();
         });

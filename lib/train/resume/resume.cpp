@@ -124,12 +124,15 @@ Progress resume(const RunConfig& config, const ckpt::Checkpoint& checkpoint, Tra
 
 void check_fits(const RunConfig& config, const ckpt::Checkpoint& checkpoint) {
     require_same_model(checkpoint.manifest().model, config.trainer.model, checkpoint.path());
-    if (!loads_optimizer(config.checkpoints) || checkpoint.has(ckpt::SliceKind::exp_avg)) return;
-    usage_error(
-        checkpoint.path(),
-        "--load: the checkpoint has weights only, no optimizer state: give --finetune to start a "
-        "training with these weights, or --no-load-optim to resume after iteration {}",
-        checkpoint.manifest().counters.iteration);
+    const auto saved = ckpt::optimizer_of(checkpoint);
+    if (!loads_optimizer(config.checkpoints) || saved == config.trainer.precision.optimizer) return;
+    usage_error(checkpoint.path(),
+                "--load: the checkpoint has {}: give --finetune to start a training with these "
+                "weights, or --no-load-optim to resume after iteration {}",
+                saved
+                    ? fmt::format("the state of --optimizer {}", name_in(spec::optimizers, *saved))
+                    : "weights only, no optimizer state",
+                checkpoint.manifest().counters.iteration);
 }
 
 // Runs `body` on all ranks. When a rank finds the checkpoint corrupt, returns on all ranks the

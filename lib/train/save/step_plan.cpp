@@ -20,7 +20,7 @@ class StepPlan {
     explicit StepPlan(const SavingRun& run)
         : run_(run),
           table_(spec::tensor_table(run.model)),
-          tensors_(ckpt::tensors_of(run.model, run.weights)) {}
+          tensors_(ckpt::tensors_of(run.model, run.precision.weights)) {}
 
     std::vector<StepFile> files() {
         const i64 of_part = ckpt::nodes_per_part(n_ranks(), run_.n_nodes);
@@ -62,7 +62,15 @@ class StepPlan {
             spec::rank_layout(run_.model, table_, run_.parallel, at.tp, at.pp);
         const std::vector<Range> owned =
             parallel::owned_ranges(layout, table_, run_.parallel, at.dp, run_.bucket_elements);
-        return ckpt::pieces_of_rank(layout, at.tp, owned, {.weights_dtype = run_.weights});
+        const DType weights = run_.precision.weights;
+        std::vector<ckpt::StateMemory> states{{ckpt::SliceKind::weight, weights, nullptr, owned}};
+        if (is_half(weights))
+            states.push_back({ckpt::SliceKind::master, DType::fp32, nullptr, owned});
+        for (const auto& [state, ranges] :
+             spec::state_ranges(run_.precision.optimizer, table_, layout, owned)) {
+            states.push_back({state, state.dtype, nullptr, ranges});
+        }
+        return ckpt::pieces_of_rank(layout, at.tp, owned, states);
     }
 
     void add_part(const ckpt::IndexPart& part) {

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "base/dtype.hpp"
+#include "spec/numerics.hpp"
 #include "spec/rank_layout.hpp"
 
 namespace lm::train {
@@ -15,7 +15,7 @@ namespace lm::train {
 struct SavingRun {
     const spec::ModelConfig& model;
     const spec::ParallelConfig& parallel;
-    DType weights = DType::fp32;
+    spec::Precision precision;
     std::optional<i64> bucket_elements;  // --ddp-bucket-size
     i64 n_nodes = 1;                     // each node has the same number of consecutive ranks
 };

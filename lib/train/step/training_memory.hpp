@@ -15,7 +15,7 @@ namespace lm::train {
 struct TrainingMemory {
     cost::MemoryPlan plan;
     device::Buffer weights, masters, gradients;  // flat buffers of the rank's parameters
-    device::Buffer optimizer;                    // both moments
+    device::Buffer optimizer;                    // its states, in sequence
     device::Buffer activations;                  // followed by the workspace of operations
 };
 

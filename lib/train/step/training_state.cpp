@@ -79,13 +79,21 @@ void TrainingState::build_data_parallel(const TrainerConfig& config) {
 }
 
 void TrainingState::bind_optimizer(const TrainerConfig& config, const TrainingMemory& memory) {
-    const Shape updated{total_size(data_parallel_->updated())};
-    if (is_half(weights_.dtype)) masters_ = memory.masters.view(DType::fp32, updated);
-    exp_avg_ = memory.optimizer.view(DType::fp32, updated);
-    exp_avg_sq_ = memory.optimizer.view(exp_avg_.bytes(), DType::fp32, updated);
-    optimizer_ = std::make_unique<optim::AdamWOptimizer>(
-        config.adamw, map_, data_parallel_->updated(), weights_, masters_, gradients_, exp_avg_,
-        exp_avg_sq_);
+    const std::vector<Range>& updated = data_parallel_->updated();
+    if (is_half(weights_.dtype)) masters_ = memory.masters.view(DType::fp32, {total_size(updated)});
+    const spec::OptimizerKind kind = config.precision.optimizer;
+    i64 offset = 0;
+    for (auto& held : spec::state_ranges(kind, map_.table(), map_.layout(), updated)) {
+        const i64 n = total_size(held.ranges);
+        states_.push_back({held, memory.optimizer.view(offset, held.state.dtype, {n})});
+        offset += states_.back().data.bytes();
+    }
+    optimizer_ = optim::make_optimizer(kind, config.adamw, map_,
+                                       {.updated = updated,
+                                        .weights = weights_,
+                                        .masters = masters_,
+                                        .gradients = gradients_,
+                                        .states = states_});
 }
 
 void TrainingState::warm_up() {
@@ -201,14 +209,18 @@ void TrainingState::initialize(device::Context& context) {
 }
 
 std::vector<ckpt::Piece> TrainingState::checkpoint_pieces() {
+    const device::View& weights = gathered_weights();
+    std::vector<ckpt::StateMemory> states{
+        {ckpt::SliceKind::weight, weights.dtype, weights.data, {{0, weights.numel()}}}};
+    if (masters_) {
+        states.push_back(
+            {ckpt::SliceKind::master, masters_.dtype, masters_.data, data_parallel_->updated()});
+    }
+    for (const auto& [held, data] : states_) {
+        states.push_back({held.state, data.dtype, data.data, held.ranges});
+    }
     std::vector<ckpt::Piece> pieces =
-        ckpt::pieces_of_rank(map_.layout(), grid_.at.tp, data_parallel_->owned(),
-                             {.weights_dtype = weights_.dtype,
-                              .weights = gathered_weights().data,
-                              .masters = masters_.data,
-                              .exp_avg = exp_avg_.data,
-                              .exp_avg_sq = exp_avg_sq_.data,
-                              .sharded = data_parallel_->sharded()});
+        ckpt::pieces_of_rank(map_.layout(), grid_.at.tp, data_parallel_->owned(), states);
     if (device_.is_host()) return pieces;
     for (ckpt::Piece& piece : pieces) read_by_copies(piece, device_);
     return pieces;
@@ -242,14 +254,12 @@ void TrainingState::load(const ckpt::Checkpoint& checkpoint, bool with_optimizer
         load_range(checkpoint, ckpt::SliceKind::master, masters, range);
     });
     if (!with_optimizer) return;
-    i64 at = 0;
-    for (const Range& range : data_parallel_->updated()) {
-        const auto read = [&](ckpt::SliceKind kind, const device::View& moments) {
-            load_range(checkpoint, kind, moments.rows(at, at + range.size()), range);
-        };
-        read(ckpt::SliceKind::exp_avg, exp_avg_);
-        read(ckpt::SliceKind::exp_avg_sq, exp_avg_sq_);
-        at += range.size();
+    for (const auto& [held, data] : states_) {
+        i64 at = 0;
+        for (const Range& range : held.ranges) {
+            load_range(checkpoint, held.state, data.rows(at, at + range.size()), range);
+            at += range.size();
+        }
     }
     optimizer_step_ = checkpoint.manifest().counters.optimizer_step;
 }
@@ -275,9 +285,10 @@ void TrainingState::check_replicas(device::Context& context) {
     const device::View& weights = gathered_weights();
     const std::vector<Range>& updated = data_parallel_->updated();
     const bool whole = !data_parallel_->sharded();
-    std::vector<parallel::HeldState> state{{"weight", weights, {{0, weights.numel()}}},
-                                           {"exp_avg", exp_avg_, updated, whole},
-                                           {"exp_avg_sq", exp_avg_sq_, updated, whole}};
+    std::vector<parallel::HeldState> state{{"weight", weights, {{0, weights.numel()}}}};
+    for (const auto& [held, data] : states_) {
+        state.push_back({std::string(held.state.name), data, held.ranges, whole});
+    }
     if (masters_) state.push_back({"master", masters_, updated, whole});
     parallel::check_replicas(map_, grid_, context, state);
 }

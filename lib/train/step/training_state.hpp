@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// The state of one rank: the weights, the fp32 masters and Adam's moments, which a step updates and
-// a checkpoint contains, and the gradients. Weights and gradients are flat buffers of E elements,
-// padding included (spec::flat_elements), with one layout (model::ParamMap). Masters and moments
-// have the S elements that this rank's optimizer updates. S is E, or with ZeRO-1 the rank's share
-// of E, about E / dp (parallel/buckets.hpp).
+// The state of one rank: the weights, the fp32 masters and the optimizer's state, which a step
+// updates and a checkpoint contains, and the gradients. Weights and gradients are flat buffers of E
+// elements, padding included (spec::flat_elements), with one layout (model::ParamMap). Masters and
+// optimizer state have the S elements that this rank's optimizer updates. S is E, or with ZeRO-1
+// the rank's share of E, about E / dp (parallel/buckets.hpp).
 #pragma once
 
 #include <memory>
@@ -58,7 +58,7 @@ class TrainingState {
     double weight_squares(device::Context& context, const device::View& step_sums);
     // Returns the number of gradients that this rank counts and that are zero.
     i64 zero_gradients();
-    // Makes one AdamW update with the gradients multiplied by `grad_scale`. The weights that other
+    // Makes one update with the gradients multiplied by `grad_scale`. The weights that other
     // ranks update keep their old values on this rank until data_parallel().start_gather() gathers
     // the new values.
     void update(device::Context& context, const optim::UpdateRates& rates, double grad_scale);
@@ -69,8 +69,8 @@ class TrainingState {
     std::vector<ckpt::Piece> checkpoint_pieces();
     // Loads a checkpoint of any layout. Reads only this rank's share of the weights, because the
     // data-parallel ranks divide the reading. Call gather_loaded() next to exchange the shares.
-    // `with_optimizer` false: loads weights and masters only; the moments and the step count stay
-    // 0.
+    // `with_optimizer` false: loads weights and masters only; the optimizer's state and the step
+    // count stay 0.
     void load(const ckpt::Checkpoint& checkpoint, bool with_optimizer);
     // Loads weights, rounded to `dtype`, into fp32 weights on the CPU. Reads the weights of the
     // checkpoint if they have this type, otherwise the masters of the checkpoint. Call
@@ -97,14 +97,13 @@ class TrainingState {
     model::ParamMap map_;
     u64 seed_;
     int n_threads_;
-    i64 n_units_;              // embedding, layers, head
-    device::View weights_;     // [E] compute
-    device::View masters_;     // [S] fp32; empty if the weights are fp32
-    device::View gradients_;   // [E] fp32
-    device::View exp_avg_;     // [S] fp32
-    device::View exp_avg_sq_;  // [S] fp32
+    i64 n_units_;                             // embedding, layers, head
+    device::View weights_;                    // [E] compute
+    device::View masters_;                    // [S] fp32; empty if the weights are fp32
+    device::View gradients_;                  // [E] fp32
+    std::vector<optim::StateBuffer> states_;  // of the optimizer
     std::unique_ptr<parallel::DataParallel> data_parallel_;
-    std::unique_ptr<optim::AdamWOptimizer> optimizer_;
+    std::unique_ptr<optim::Optimizer> optimizer_;
     // Elements whose gradients this rank counts in the gradient norm.
     std::vector<Range> counted_;
     std::vector<Range> copies_;  // elements that tensor rank 0 counts for this rank
