@@ -118,8 +118,6 @@ void check_complete(const BpeFiles& files, const TokenIndex& index,
         merges_path, without_merge.size(), files.tokens[first], first);
 }
 
-}  // namespace
-
 BpeFiles read_gpt2_files(const std::string& vocab_path, const std::string& merges_path) {
     BpeFiles files;
     files.tokens = read_vocab(vocab_path);
@@ -156,6 +154,8 @@ BpeFiles read_gpt2_files(const std::string& vocab_path, const std::string& merge
     check_complete(files, index, merges_path);
     return files;
 }
+
+}  // namespace
 
 std::shared_ptr<const Tokenizer> load_gpt2_tokenizer(const std::string& vocab_path,
                                                      const std::string& merges_path,

@@ -72,7 +72,7 @@ TEST_CASE("a copy that differs by one bit is found, with tensor and ranks") {
 
 // Flips a random bit of a random copy on a random rank, `n` times. Each of three ranks has a copy,
 // so the majority shows the flipped one.
-void flip_copies(int n) {
+static void flip_copies(int n) {
     constexpr std::array<std::pair<ckpt::SliceKind, const char*>, 4> kinds = {
         {{ckpt::SliceKind::weight, "weight"},
          {ckpt::SliceKind::master, "master"},

@@ -178,6 +178,8 @@ i64 MegatronLayout::n_bytes(DType weights, i64 n_states) const {
     return n * per_element;
 }
 
+namespace {
+
 // Writes arguments only for the settings that the model uses. Megatron uses its defaults for
 // missing arguments.
 void write_variants(PickleWriter& pickle, const spec::ModelConfig& c) {
@@ -203,6 +205,8 @@ void write_variants(PickleWriter& pickle, const spec::ModelConfig& c) {
     pickle.integer(0);
     pickle.close_list();
 }
+
+}  // namespace
 
 void MegatronLayout::write_args(PickleWriter& pickle, const ckpt::Manifest& manifest,
                                 DType weights) const {

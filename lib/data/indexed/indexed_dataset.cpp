@@ -164,6 +164,8 @@ IdxHeader parse_idx_header(std::span<const std::byte> idx, const std::string& pa
     return {type, n, d};
 }
 
+namespace {
+
 // Returns the prefix of the dataset that lm-preprocess writes for `prefix`, which is an output
 // prefix or the path of a text file: NAME_text_document. Returns "" if no such dataset exists.
 std::string near_dataset(const std::string& prefix) {
@@ -179,6 +181,8 @@ std::string remedy_for(const std::string& prefix) {
     const std::string near = near_dataset(prefix);
     return near.empty() ? "" : fmt::format(": did you mean {}?", near);
 }
+
+}  // namespace
 
 void require_dataset(const std::string& prefix) {
     for (const std::string& path : {idx_path(prefix), bin_path(prefix)}) {

@@ -344,6 +344,8 @@ Progress load_newest(const RunConfig& config, const io::OrderedJson& data, i64 i
     return load_or_initialize(from, data, std::move(checkpoint), world, trainer);
 }
 
+namespace {
+
 // Returns whether `flag` has different values in `a` and `b` only because its default is computed
 // from another flag, whose values also differ.
 bool follows_another_flag(std::string_view flag, const spec::ModelConfig& a,
@@ -358,6 +360,8 @@ bool follows_another_flag(std::string_view flag, const spec::ModelConfig& a,
     }
     return false;
 }
+
+}  // namespace
 
 void require_same_model(const spec::ModelConfig& saved, const spec::ModelConfig& wanted,
                         const std::string& path) {
