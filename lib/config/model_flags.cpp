@@ -211,7 +211,7 @@ void note_unused(const ModelConfig& model, const ModelFlags& flags, const Given&
     const auto ignore = [&given](std::string_view flag, std::string_view why) {
         if (given.any(flag)) note("{}: ignored: {}", flag, why);
     };
-    if (model.position != PositionEmbedding::rope) {
+    if (!is_rotary(model.position)) {
         for (const char* flag : {"--rotary-base", "--rotary-percent", "--rotary-interleaved",
                                  "--use-rope-scaling", "--rope-scaling-factor"}) {
             ignore(flag, "it has an effect with --position-embedding-type rope only");
@@ -226,7 +226,7 @@ void note_unused(const ModelConfig& model, const ModelFlags& flags, const Given&
     if (flags.no_position && flags.position.ends_with("absolute")) {
         ignore("--position-embedding-type", "--no-position-embedding overrides it");
     }
-    if (is_gated(model.activation) || model.activation == Activation::squared_relu) {
+    if (is_gated(model.activation) || !switch_of(model.activation).empty()) {
         for (const char* flag : {"--openai-gelu", "--no-bias-gelu-fusion"}) {
             ignore(flag, "--swiglu, --glu-activation or --squared-relu sets the activation");
         }

@@ -110,20 +110,9 @@ struct Setting {
 };
 
 Setting activation_setting(Activation activation) {
-    switch (activation) {
-        case Activation::none:
-        case Activation::gelu_tanh:
-            return {};
-        case Activation::gelu_erf:
-            return {"--no-bias-gelu-fusion", ""};
-        case Activation::squared_relu:
-            return {"--squared-relu", ""};
-        case Activation::swiglu:
-            return {"--swiglu", ""};
-        case Activation::geglu:
-            return {"--glu-activation", "geglu"};
-    }
-    return {};
+    if (const std::string_view own = switch_of(activation); !own.empty()) return {own, ""};
+    if (is_gated(activation)) return {"--glu-activation", std::string(name_of(activation))};
+    return activation == Activation::gelu_erf ? Setting{"--no-bias-gelu-fusion", ""} : Setting{};
 }
 
 // Returns the settings of a model. Every model has the same settings in the same order, so that two
@@ -172,8 +161,8 @@ std::vector<Setting> settings_of(const ModelConfig& model) {
 // Returns true for a flag of a position encoding that the model does not use.
 bool without_effect(std::string_view flag, const ModelConfig& model) {
     const bool rotary = flag.starts_with("--rotary-") || flag.find("rope-scaling") != flag.npos;
-    return (rotary && model.position != PositionEmbedding::rope) ||
-           (flag == "--max-position-embeddings" && model.position != PositionEmbedding::absolute);
+    return (rotary && !is_rotary(model.position)) ||
+           (flag == "--max-position-embeddings" && !has_table(model.position));
 }
 
 }  // namespace

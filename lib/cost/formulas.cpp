@@ -11,8 +11,7 @@ double bigscience_parameters(const ModelConfig& config) {
     const double l = static_cast<double>(config.n_layers);
     const double h = static_cast<double>(config.hidden);
     const double v = static_cast<double>(config.vocab_size);
-    const bool has_table = config.position == PositionEmbedding::absolute;
-    const double s = has_table ? static_cast<double>(config.max_positions) : 0.0;
+    const double s = has_table(config.position) ? static_cast<double>(config.max_positions) : 0.0;
     const double norms = config.embedding_norm ? 4.0 : 2.0;
     return l * (12 * h * h + 13 * h) + v * h + s * h + norms * h;
 }

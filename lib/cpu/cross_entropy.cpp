@@ -7,7 +7,6 @@
 #include "cpu/cpu_device.hpp"
 #include "cpu/ops.hpp"
 #include "cpu/storage.hpp"
-#include "device/cross_entropy_parts.hpp"
 
 namespace lm::cpu {
 namespace {

@@ -1,9 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 // Gated activations. A row of x has the columns of the gate, then the columns of the up projection.
-#include <cmath>
-#include <numbers>
-
-#include "cpu/activation.hpp"
 #include "cpu/cpu_device.hpp"
 #include "cpu/ops.hpp"
 #include "cpu/storage.hpp"
@@ -15,27 +11,16 @@ using device::Activation;
 using device::GatedBackward;
 using device::GatedForward;
 
-double gate_value(Activation gate, double x) {
-    return gate == Activation::swiglu ? x / (1.0 + std::exp(-x))
-                                      : activation_value(Activation::gelu_erf, x);
-}
-
-double gate_slope(Activation gate, double x) {
-    if (gate == Activation::geglu) return activation_slope(Activation::gelu_erf, x);
-    const double s = 1.0 / (1.0 + std::exp(-x));
-    return s * (1.0 + x * (1.0 - s));
-}
-
 template <typename T>
 void forward_row(Activation gate, const T* x, const T* up, T* y, i64 n) {
-    for (i64 i = 0; i < n; ++i) y[i] = static_cast<T>(gate_value(gate, x[i]) * up[i]);
+    for (i64 i = 0; i < n; ++i) y[i] = static_cast<T>(activation_value(gate, x[i]) * up[i]);
 }
 
 template <typename T>
 void backward_row(Activation gate, const T* x, const T* up, const T* dy, T* dx, T* dup, i64 n) {
     for (i64 i = 0; i < n; ++i) {
-        const double gated = gate_value(gate, x[i]) * dy[i];
-        dx[i] = static_cast<T>(gate_slope(gate, x[i]) * up[i] * dy[i]);
+        const double gated = activation_value(gate, x[i]) * dy[i];
+        dx[i] = static_cast<T>(activation_slope(gate, x[i]) * up[i] * dy[i]);
         dup[i] = static_cast<T>(gated);
     }
 }
@@ -81,6 +66,7 @@ void gated_forward(device::Context& context, const GatedForward& a) {
     const i64 width = a.y[1];
     const Source x(a.x);
     const Target y(a.y);
+    const GateLoops loops = vector_kernels().gate(a.gate);
     pool_of(context).run_ranges(a.y[0], grain, [&](i64 begin, i64 end, int) {
         float scratch[3][row_piece];
         for (i64 row = begin; row < end; ++row) {
@@ -89,8 +75,7 @@ void gated_forward(device::Context& context, const GatedForward& a) {
                 const float* const gate = x.row(at, n, scratch[0]);
                 const float* const up = x.row(at + width, n, scratch[1]);
                 float* const out = y.row(row * width + column, scratch[2]);
-                (a.gate == Activation::swiglu ? vector_kernels().swiglu : vector_kernels().geglu)(
-                    gate, up, out, n);
+                loops.forward(gate, up, out, n);
                 y.store(row * width + column, out, n);
             });
         }
@@ -103,6 +88,7 @@ void gated_backward(device::Context& context, const GatedBackward& a) {
     const Source x(a.x);
     const Source dy(a.dy);
     const Target dx(a.dx);
+    const GateLoops loops = vector_kernels().gate(a.gate);
     pool_of(context).run_ranges(a.dy[0], grain, [&](i64 begin, i64 end, int) {
         float scratch[5][row_piece];
         for (i64 row = begin; row < end; ++row) {
@@ -113,9 +99,7 @@ void gated_backward(device::Context& context, const GatedBackward& a) {
                 const float* const d = dy.row(row * width + column, n, scratch[2]);
                 float* const dgate = dx.row(at, scratch[3]);
                 float* const dup = dx.row(at + width, scratch[4]);
-                (a.gate == Activation::swiglu
-                     ? vector_kernels().swiglu_backward
-                     : vector_kernels().geglu_backward)(gate, up, d, dgate, dup, n);
+                loops.backward(gate, up, d, dgate, dup, n);
                 dx.store(at, dgate, n);
                 dx.store(at + width, dup, n);
             });

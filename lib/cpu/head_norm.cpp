@@ -21,7 +21,7 @@ struct Statistics {
     template <typename T>
     Statistics(Norm norm, double eps, const T* x, i64 width) {
         const auto n = static_cast<double>(width);
-        for (i64 i = 0; norm == Norm::layer_norm && i < width; ++i) mean += x[i] / n;
+        for (i64 i = 0; spec::is_centred(norm) && i < width; ++i) mean += x[i] / n;
         double square = 0;
         for (i64 i = 0; i < width; ++i) square += (x[i] - mean) * (x[i] - mean);
         rstd = 1.0 / std::sqrt(square / n + eps);
@@ -70,7 +70,7 @@ void backward_head(const HeadNormBackward& a, i64 at, bool query) {
     for (i64 i = 0; i < d; ++i) {
         const double xhat = (x[i] - s.mean) * s.rstd;
         const double g = dy[i] * (weight[i] + offset);
-        mean_g += a.norm == Norm::layer_norm ? g / n : 0.0;
+        mean_g += spec::is_centred(a.norm) ? g / n : 0.0;
         mean_gx += g * xhat / n;
         dweight[i] = static_cast<T>(dweight[i] + dy[i] * xhat);
         if (dbias) dbias[i] = static_cast<T>(dbias[i] + dy[i]);
@@ -161,7 +161,7 @@ struct NormOfHead {
                                    .weight = weight,
                                    .bias = bias,
                                    .y = y,
-                                   .mean = norm == Norm::layer_norm ? &mean : nullptr,
+                                   .mean = spec::is_centred(norm) ? &mean : nullptr,
                                    .rstd = &rstd,
                                    .eps = static_cast<float>(eps)},
                                   width);
@@ -224,7 +224,7 @@ void head_norm_backward(device::Context& context, const HeadNormBackward& a) {
                                                     .weight = weights[kind].get(),
                                                     .mean = mean,
                                                     .rstd = rstd,
-                                                    .centred = a.norm == Norm::layer_norm,
+                                                    .centred = spec::is_centred(a.norm),
                                                     .dsum_in = nullptr,
                                                     .dsum = out,
                                                     .factors = nullptr,

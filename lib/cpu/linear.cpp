@@ -4,7 +4,6 @@
 // M, n = N, k = K.
 #include <algorithm>
 
-#include "cpu/activation.hpp"
 #include "cpu/column_sums.hpp"
 #include "cpu/matmul.hpp"
 #include "cpu/ops.hpp"
@@ -122,28 +121,13 @@ void require_fast(DType type) {
     if (!is_fast_type(type)) no_such_type(type);
 }
 
-// Computes pre += bias; y = activation(pre).
-void activate(Activation activation, float* pre, const float* bias, float* y, i64 n) {
-    LM_CHECK(activation != Activation::none, "activation: expected an activation, got none");
-    const VectorKernels& kernels = vector_kernels();
-    if (activation == Activation::squared_relu) return kernels.squared_relu(pre, bias, y, n);
-    const bool tanh_form = activation == Activation::gelu_tanh;
-    (tanh_form ? kernels.gelu_tanh : kernels.gelu_erf)(pre, bias, y, n);
-}
-
-// Computes dx *= activation'(pre).
-void activate_backward(Activation activation, const float* pre, float* dx, i64 n) {
-    const VectorKernels& kernels = vector_kernels();
-    if (activation == Activation::squared_relu) return kernels.squared_relu_backward(pre, dx, n);
-    const bool tanh_form = activation == Activation::gelu_tanh;
-    (tanh_form ? kernels.gelu_tanh_backward : kernels.gelu_erf_backward)(pre, dx, n);
-}
-
 }  // namespace
 
 void activation_forward(device::Context& context, const ActivationForward& a) {
     require_fast(a.x.dtype);
     constexpr i64 grain = 16 * row_piece;
+    LM_CHECK(a.activation != Activation::none, "activation: expected an activation, got none");
+    const ActivationLoops loops = vector_kernels().activation(a.activation);
     const Source x(a.x);
     const Target y(a.y);
     pool_of(context).run_ranges(a.x.numel(), grain, [&](i64 begin, i64 end, int) {
@@ -153,7 +137,7 @@ void activation_forward(device::Context& context, const ActivationForward& a) {
             const i64 at = begin + first;
             x.copy(at, 1.0F, pre, n);
             float* const to = y.row(at, out);
-            activate(a.activation, pre, nullptr, to, n);
+            loops.forward(pre, nullptr, to, n);
             y.store(at, to, n);
         });
     });
@@ -163,6 +147,7 @@ void linear_forward(device::Context& context, const LinearForward& a) {
     require_fast(a.x.dtype);
     const i64 width = a.w[0];
     const bool active = a.activation != Activation::none;
+    const ActivationLoops loops = vector_kernels().activation(a.activation);
     const Source bias(a.bias);
     const Target y(a.y);
     // The product is written to pre_activation, and the activation reads the tile from the cache.
@@ -190,7 +175,7 @@ void linear_forward(device::Context& context, const LinearForward& a) {
                     round_row(t.row(row), a.x.dtype, t.width());
                     bias_left = nullptr;
                 }
-                activate(a.activation, t.row(row), bias_left, out, t.width());
+                loops.forward(t.row(row), bias_left, out, t.width());
                 y.store(at, out, t.width());
             } else if (tile_bias) {
                 vector_kernels().add(t.row(row), tile_bias, t.width());
@@ -204,6 +189,7 @@ void linear_backward_input(device::Context& context, const LinearBackwardInput& 
     require_fast(a.dy.dtype);
     const i64 width = a.w[1];
     const bool active = a.activation != Activation::none;
+    const ActivationLoops loops = vector_kernels().activation(a.activation);
     const Source pre(active ? a.pre_activation : device::View{});
     const Target dx(a.dx);
     const Product product{.form = GemmForm::nn,
@@ -221,7 +207,7 @@ void linear_backward_input(device::Context& context, const LinearBackwardInput& 
             const i64 at = row * width + t.col_begin;
             if (active) {
                 const float* const tile_pre = pre.row(at, t.width(), scratch);
-                activate_backward(a.activation, tile_pre, t.row(row), t.width());
+                loops.backward(tile_pre, t.row(row), t.width());
             }
             dx.store(at, t.row(row), t.width());
         }

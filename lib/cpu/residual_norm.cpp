@@ -63,7 +63,7 @@ void forward(const ResidualNormForward& a) {
         if (y) {
             double mean = 0;
             double square = 0;
-            if (a.norm == Norm::layer_norm) {
+            if (spec::is_centred(a.norm)) {
                 for (i64 c = 0; c < width; ++c) mean += value(c);
                 mean /= static_cast<double>(width);
                 a.mean.as<T>()[n] = static_cast<T>(mean);
@@ -91,7 +91,7 @@ void backward(const ResidualNormBackward& a) {
     const T* const dsum_in = maybe<T>(a.dsum_in);
     T* const dbranch = maybe<T>(a.dbranch);
     const double offset = device::norm_offset(a.one_plus);
-    const bool centred = a.norm == Norm::layer_norm;
+    const bool centred = spec::is_centred(a.norm);
     for (i64 n = 0; n < rows; ++n) {
         const T* const dy = a.dy.as<T>() + n * width;
         const T* const sum = a.sum.as<T>() + n * width;
@@ -122,7 +122,7 @@ void backward_parameters(const ResidualNormBackward& a) {
     const i64 rows = a.dy[0];
     const i64 width = a.dy[1];
     T* const dbias = maybe<T>(a.dbias);
-    const bool centred = a.norm == Norm::layer_norm;
+    const bool centred = spec::is_centred(a.norm);
     for (i64 c = 0; c < width; ++c) {
         double weight_sum = a.accumulate ? a.dweight.as<T>()[c] : 0.0;
         double bias_sum = dbias && a.accumulate ? dbias[c] : 0.0;
@@ -275,7 +275,7 @@ void residual_norm_forward(device::Context& context, const ResidualNormForward& 
     const Source residual(a.residual);
     const Target sum(a.sum);
     const Target y(a.y);
-    float* const mean = a.norm == Norm::layer_norm && a.y ? a.mean.as<float>() : nullptr;
+    float* const mean = spec::is_centred(a.norm) && a.y ? a.mean.as<float>() : nullptr;
     pool_of(context).run_ranges(main[0], grain, [&](i64 begin, i64 end, int worker) {
         for (i64 n = begin; n < end; ++n) {
             const i64 i = n * width;
@@ -336,7 +336,7 @@ void join_backward(device::Context& context, const ResidualNormBackward& a) {
 
 void norm_backward(device::Context& context, const ResidualNormBackward& a) {
     const i64 width = a.dy[1];
-    const bool centred = a.norm == Norm::layer_norm;
+    const bool centred = spec::is_centred(a.norm);
     const FactorRows factors(a.dropout, a.dy[0], width);
     device::WorkspaceArena scratch = arena_of(context.workspace);
     const float* const weight = column_factors(a.weight, a.one_plus, scratch);

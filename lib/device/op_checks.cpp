@@ -9,7 +9,6 @@
 #include <fmt/format.h>
 
 #include "base/error.hpp"
-#include "device/cross_entropy_parts.hpp"
 
 namespace lm::device {
 namespace {
@@ -84,8 +83,7 @@ void check(const EmbeddingBackward& a) {
 
 void check(const LinearForward& a) {
     const Checker c("linear_forward", a.x);
-    c.require(!spec::is_gated(a.activation),
-              "activation: expected none, a GELU or squared_relu, got {}",
+    c.require(!spec::is_gated(a.activation), "activation: expected no gated unit, got {}",
               spec::name_of(a.activation));
     c.rank(a.x, "x", 2);
     c.rank(a.w, "w", 2);
@@ -99,8 +97,7 @@ void check(const LinearForward& a) {
 
 void check(const ActivationForward& a) {
     const Checker c("activation_forward", a.x);
-    c.require(!spec::is_gated(a.activation),
-              "activation: expected none, a GELU or squared_relu, got {}",
+    c.require(!spec::is_gated(a.activation), "activation: expected no gated unit, got {}",
               spec::name_of(a.activation));
     c.rank(a.x, "x", 2);
     c.typed(a.y, "y", a.x.shape);
@@ -108,8 +105,7 @@ void check(const ActivationForward& a) {
 
 void check(const LinearBackwardInput& a) {
     const Checker c("linear_backward_input", a.dy);
-    c.require(!spec::is_gated(a.activation),
-              "activation: expected none, a GELU or squared_relu, got {}",
+    c.require(!spec::is_gated(a.activation), "activation: expected no gated unit, got {}",
               spec::name_of(a.activation));
     c.rank(a.dy, "dy", 2);
     c.rank(a.w, "w", 2);
@@ -132,16 +128,14 @@ void check(const LinearBackwardWeight& a) {
 
 void check(const GatedForward& a) {
     const Checker c("gated_forward", a.y);
-    c.require(spec::is_gated(a.gate), "gate: expected swiglu or geglu, got {}",
-              spec::name_of(a.gate));
+    c.require(spec::is_gated(a.gate), "gate: expected a gated unit, got {}", spec::name_of(a.gate));
     c.rank(a.y, "y", 2);
     c.typed(a.x, "x", {a.y[0], 2 * a.y[1]});
 }
 
 void check(const GatedBackward& a) {
     const Checker c("gated_backward", a.dy);
-    c.require(spec::is_gated(a.gate), "gate: expected swiglu or geglu, got {}",
-              spec::name_of(a.gate));
+    c.require(spec::is_gated(a.gate), "gate: expected a gated unit, got {}", spec::name_of(a.gate));
     c.rank(a.dy, "dy", 2);
     c.typed(a.x, "x", {a.dy[0], 2 * a.dy[1]});
     c.typed(a.dx, "dx", {a.dy[0], 2 * a.dy[1]});
@@ -163,7 +157,7 @@ void check(const ResidualNormForward& a) {
     c.typed(a.weight, "weight", {width});
     c.maybe_typed(a.bias, "bias", {width});
     c.typed(a.y, "y", {n, width});
-    if (a.norm == Norm::layer_norm) c.stat(a.mean, "mean", {n});
+    if (spec::is_centred(a.norm)) c.stat(a.mean, "mean", {n});
     c.stat(a.rstd, "rstd", {n});
 }
 
@@ -184,7 +178,7 @@ void check(const ResidualNormBackward& a) {
     }
     c.typed(a.sum, "sum", {n, width});
     c.typed(a.weight, "weight", {width});
-    if (a.norm == Norm::layer_norm) c.stat(a.mean, "mean", {n});
+    if (spec::is_centred(a.norm)) c.stat(a.mean, "mean", {n});
     c.stat(a.rstd, "rstd", {n});
     c.stat(a.dweight, "dweight", {width});
     c.maybe_stat(a.dbias, "dbias", {width});

@@ -17,10 +17,7 @@
 #include <span>
 
 #include "device/device.hpp"
-#include "device/embedding_arguments.hpp"
-#include "device/head_norm_arguments.hpp"
-#include "spec/activation.hpp"
-#include "spec/normalization.hpp"
+#include "spec/model.hpp"
 #include "spec/optimizer_config.hpp"
 
 namespace lm::device {
@@ -50,11 +47,38 @@ enum DropoutSite : i32 {
     mlp_output_site = 3
 };
 
-// Linear layers use no activation, a GELU or the squared ReLU. Gated operations use a gated unit
-// (Shazeer 2020, "GLU variants improve transformer").
-using spec::Activation;
+// ---- Embedding --------------------------------------------------------------------------------
+
+// out[n] = table[tokens[n] - vocab_start] + position_table[positions[n]]; the first term is zero
+// when another rank holds the row.
+struct EmbeddingForward {
+    View tokens{};  // [N] int32
+    View table{};   // [V, C] bf16|fp16|fp32
+    i64 vocab_start = 0;
+    View positions{};       // [N] int32; optional
+    View position_table{};  // [P, C] bf16|fp16|fp32; present if `positions` is
+    View out{};             // [N, C] bf16|fp16|fp32
+};
+
+// dtable[tokens[n] - vocab_start] += dout[n]; dposition_table[positions[n]] += dout[n]. token_order
+// and position_order list the rows n sorted by tokens[n] and positions[n], rows with equal values
+// by ascending n. A GPU needs the list of each table; the CPU ignores the lists.
+struct EmbeddingBackward {
+    View tokens{};       // [N] int32
+    View token_order{};  // [N] int32
+    View dout{};         // [N, C] bf16|fp16|fp32
+    View dtable{};       // [V, C] fp32, accumulated
+    i64 vocab_start = 0;
+    View positions{};        // [N] int32; optional
+    View position_order{};   // [N] int32; none if `positions` is none
+    View dposition_table{};  // [P, C] fp32, accumulated; present if `positions` is
+};
 
 // ---- Linear -----------------------------------------------------------------------------------
+
+// Linear layers use no activation or one without a gate. Gated operations use a gated unit
+// (Shazeer 2020, "GLU variants improve transformer").
+using spec::Activation;
 
 // y = activation(x w^T + bias). pre_activation receives x w^T + bias, which backward needs.
 struct LinearForward {
@@ -99,13 +123,13 @@ struct LinearBackwardWeight {
 // y = gate(x[:, :F]) * x[:, F:]. One product computes the gate and the up projection: a row of x
 // has the gate first, then the up projection.
 struct GatedForward {
-    Activation gate = Activation::swiglu;  // swiglu or geglu
+    Activation gate = Activation::swiglu;  // a gated unit
     View x{};                              // [N, 2F] bf16|fp16|fp32
     View y{};                              // [N, F] bf16|fp16|fp32
 };
 
 struct GatedBackward {
-    Activation gate = Activation::swiglu;  // swiglu or geglu
+    Activation gate = Activation::swiglu;  // a gated unit
     View dy{};                             // [N, F] bf16|fp16|fp32
     View x{};                              // [N, 2F] bf16|fp16|fp32: forward's input
     View dx{};                             // [N, 2F] bf16|fp16|fp32
@@ -159,6 +183,52 @@ struct ResidualNormBackward {
     bool accumulate = true;
     View dbranch_bias{};  // [C] fp32; optional; sum over rows of dbranch, else of dsum
 };
+
+// ---- Norms of attention heads -------------------------------------------------------------------
+
+// QK norm (Henry et al. 2020, "Query-key normalization"): each head of query and key is normalized
+// by itself, before the rotary embedding. For each token, a row has H query heads, then G key
+// heads, then values, each D wide.
+
+// Computes y = norm(x) * (weight + offset) + bias for each head of query and key, and copies the
+// values. The offset is 1 with `one_plus`, else 0.
+struct HeadNormForward {
+    Norm norm = Norm::layer_norm;
+    double eps = 1e-5;
+    View x{};             // [B, T, W] bf16|fp16|fp32, W a multiple of D
+    View query_weight{};  // [D] bf16|fp16|fp32
+    View query_bias{};    // [D] bf16|fp16|fp32; optional
+    View key_weight{};    // [D] bf16|fp16|fp32
+    View key_bias{};      // [D] bf16|fp16|fp32; present if query_bias is
+    View y{};             // [B, T, W] bf16|fp16|fp32
+    i64 n_heads = 0;      // H
+    i64 n_groups = 0;     // G
+    bool one_plus = false;
+};
+
+// Computes dx = norm'(dy) for each head of query and key, and copies the gradients of the values.
+// Recomputes the statistics of the heads, because forward does not store them. Adds to the
+// gradients of the parameters when `accumulate` is set, else overwrites them.
+struct HeadNormBackward {
+    Norm norm = Norm::layer_norm;
+    double eps = 1e-5;
+    View dy{};             // [B, T, W] bf16|fp16|fp32
+    View x{};              // [B, T, W] bf16|fp16|fp32: forward's input
+    View query_weight{};   // [D] bf16|fp16|fp32
+    View key_weight{};     // [D] bf16|fp16|fp32
+    View dx{};             // [B, T, W] bf16|fp16|fp32; may alias dy
+    View dquery_weight{};  // [D] fp32
+    View dquery_bias{};    // [D] fp32; optional
+    View dkey_weight{};    // [D] fp32
+    View dkey_bias{};      // [D] fp32; present if dquery_bias is
+    i64 n_heads = 0;
+    i64 n_groups = 0;
+    bool one_plus = false;
+    bool accumulate = true;
+};
+
+// The widest head that the operations support.
+constexpr i64 widest_normed_head = 256;
 
 // ---- Attention --------------------------------------------------------------------------------
 
@@ -253,7 +323,7 @@ struct CrossEntropyBackward {
     double grad_scale = 1.0;
 };
 
-// Computes statistics, loss and backward (device/cross_entropy_parts.hpp) on a rank that has all
+// Computes statistics, loss and backward (stats_of() and its siblings) on a rank that has all
 // columns. Reads the logits once if a row fits into the device's on-chip memory.
 struct CrossEntropy {
     View logits{};   // [N, V] bf16|fp16|fp32, in place
@@ -263,6 +333,17 @@ struct CrossEntropy {
     double grad_scale = 1.0;
     View row_max{}, row_sum{}, target_logit{}, losses{};  // [N] fp32
 };
+
+// Return the arguments of the single operations that the operation cross_entropy combines.
+inline CrossEntropyStats stats_of(const CrossEntropy& a) {
+    return {a.logits, a.targets, 0, a.n_valid, a.row_max, a.row_sum, a.target_logit};
+}
+inline CrossEntropyLoss loss_of(const CrossEntropy& a) {
+    return {a.row_max, a.row_sum, a.target_logit, a.losses};
+}
+inline CrossEntropyBackward backward_of(const CrossEntropy& a) {
+    return {a.logits, a.targets, 0, a.n_valid, a.row_max, a.row_sum, a.weight, a.grad_scale};
+}
 
 // ---- Flat parameters ---------------------------------------------------------------------------
 

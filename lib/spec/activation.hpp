@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// The activation function of the MLP.
+// The activation function of the MLP: names, flags, and the definitions in double precision.
 #pragma once
 
 #include <array>
+#include <cmath>
+#include <numbers>
 #include <string_view>
 
 #include "base/named.hpp"
@@ -34,7 +36,80 @@ inline std::string_view name_of(Activation value) {
 // Returns true for a gated linear unit, which has a gate projection in addition to the up
 // projection.
 constexpr bool is_gated(Activation activation) {
-    return activation == Activation::swiglu || activation == Activation::geglu;
+    switch (activation) {
+        case Activation::none:
+        case Activation::gelu_tanh:
+        case Activation::gelu_erf:
+        case Activation::squared_relu:
+            return false;
+        case Activation::swiglu:
+        case Activation::geglu:
+            return true;
+    }
+    __builtin_unreachable();
+}
+
+// Returns the flag that chooses this activation and no other. Megatron has the same flag, and its
+// checkpoints the argument. Returns "" when other flags choose the activation: --glu-activation
+// with its name, or those of GELU.
+constexpr std::string_view switch_of(Activation activation) {
+    switch (activation) {
+        case Activation::none:
+        case Activation::gelu_tanh:
+        case Activation::gelu_erf:
+        case Activation::geglu:
+            return "";
+        case Activation::squared_relu:
+            return "--squared-relu";
+        case Activation::swiglu:
+            return "--swiglu";
+    }
+    __builtin_unreachable();
+}
+
+// Returns the value of the function at x; of a gated unit, the value of its gate's function.
+inline double activation_value(Activation activation, double x) {
+    switch (activation) {
+        case Activation::none:
+            return x;
+        case Activation::gelu_tanh: {
+            const double u = std::sqrt(2 / std::numbers::pi) * (x + 0.044715 * x * x * x);
+            return 0.5 * x * (1.0 + std::tanh(u));
+        }
+        case Activation::gelu_erf:
+        case Activation::geglu:
+            return 0.5 * x * (1.0 + std::erf(x * std::numbers::sqrt2 / 2));
+        case Activation::squared_relu:
+            return x < 0 ? 0.0 : x * x;
+        case Activation::swiglu:
+            return x / (1.0 + std::exp(-x));
+    }
+    __builtin_unreachable();
+}
+
+// Returns the derivative of activation_value().
+inline double activation_slope(Activation activation, double x) {
+    switch (activation) {
+        case Activation::none:
+            return 1.0;
+        case Activation::gelu_tanh: {
+            const double root = std::sqrt(2 / std::numbers::pi);
+            const double t = std::tanh(root * (x + 0.044715 * x * x * x));
+            return 0.5 * (1.0 + t) + 0.5 * x * (1.0 - t * t) * root * (1.0 + 3 * 0.044715 * x * x);
+        }
+        case Activation::gelu_erf:
+        case Activation::geglu: {
+            const double density = std::exp(-0.5 * x * x) / std::sqrt(2 * std::numbers::pi);
+            return 0.5 * (1.0 + std::erf(x * std::numbers::sqrt2 / 2)) + x * density;
+        }
+        case Activation::squared_relu:
+            return x < 0 ? 0.0 : 2 * x;
+        case Activation::swiglu: {
+            const double s = 1.0 / (1.0 + std::exp(-x));
+            return s * (1.0 + x * (1.0 - s));
+        }
+    }
+    __builtin_unreachable();
 }
 
 }  // namespace lm::spec

@@ -84,13 +84,13 @@ void ModelConfig::resolve() {
         usage_error("--kv-channels", "--qk-layernorm supports a head size of at most 256, got {}",
                     head_dim);
     }
-    if (position == PositionEmbedding::rope) check_rotary(*this);
+    if (is_rotary(position)) check_rotary(*this);
     if (window != 0) check_at_least("--window-size", window - 1, 0);
     if (n_groups < 1 || n_heads % n_groups != 0) {
         usage_error("--num-query-groups", "{} does not divide --num-attention-heads {}", n_groups,
                     n_heads);
     }
-    if (position == PositionEmbedding::absolute && max_positions < seq_length) {
+    if (has_table(position) && max_positions < seq_length) {
         usage_error("--max-position-embeddings",
                     "{0} is less than --seq-length {1}: give {1} or more, or a --seq-length of at "
                     "most {0}",

@@ -8,7 +8,6 @@
 #include "base/named.hpp"
 #include "base/types.hpp"
 #include "spec/activation.hpp"
-#include "spec/normalization.hpp"
 
 namespace lm::spec {
 
@@ -18,6 +17,50 @@ inline constexpr std::array position_embeddings{
     Named{PositionEmbedding::rope, "rope"}, Named{PositionEmbedding::none, "none"}};
 
 std::string_view name_of(PositionEmbedding value);
+
+// Returns whether the model has a learned table of positions, which is added to the embedding.
+constexpr bool has_table(PositionEmbedding position) {
+    switch (position) {
+        case PositionEmbedding::absolute:
+            return true;
+        case PositionEmbedding::alibi:
+        case PositionEmbedding::rope:
+        case PositionEmbedding::none:
+            return false;
+    }
+    __builtin_unreachable();
+}
+
+// Returns whether attention rotates queries and keys.
+constexpr bool is_rotary(PositionEmbedding position) {
+    switch (position) {
+        case PositionEmbedding::rope:
+            return true;
+        case PositionEmbedding::absolute:
+        case PositionEmbedding::alibi:
+        case PositionEmbedding::none:
+            return false;
+    }
+    __builtin_unreachable();
+}
+
+// LayerNorm (Ba et al. 2016) or RMSNorm (Zhang and Sennrich 2019).
+enum class Normalization { layer_norm, rms_norm };
+inline constexpr std::array normalizations{Named{Normalization::layer_norm, "LayerNorm"},
+                                           Named{Normalization::rms_norm, "RMSNorm"}};
+
+std::string_view name_of(Normalization value);
+
+// Returns whether the norm subtracts the mean. Only such a norm has a bias.
+constexpr bool is_centred(Normalization normalization) {
+    switch (normalization) {
+        case Normalization::layer_norm:
+            return true;
+        case Normalization::rms_norm:
+            return false;
+    }
+    __builtin_unreachable();
+}
 
 struct ModelConfig {
     i64 n_layers = 0;

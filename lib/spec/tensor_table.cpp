@@ -63,7 +63,7 @@ class TableBuilder {
         if (width == 0) width = config_.hidden;
         const Init weight = config_.norm_1p ? Init::zeros : Init::ones;
         vector(name + ".weight", width, weight, {}, place, layer);
-        if (config_.normalization == Normalization::layer_norm) {
+        if (is_centred(config_.normalization)) {
             vector(name + ".bias", width, Init::zeros, {}, place, layer);
         }
     }
@@ -73,7 +73,7 @@ class TableBuilder {
                                   config_.init_std, {0, 1}, Place::embedding, -1);
         word.vocab_rows = true;
         word.tied_head = !config_.untied_head;
-        if (config_.position == PositionEmbedding::absolute) {
+        if (has_table(config_.position)) {
             matrix("embedding.position.weight", config_.max_positions, config_.hidden,
                    config_.init_std, {}, Place::embedding, -1);
         }

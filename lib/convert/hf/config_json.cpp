@@ -210,7 +210,7 @@ ModelConfig model_of(const HfClass& hf, const io::Json& json, const std::string&
     }
     read_flags(hf, json, c, path);
     check_constants(hf, c.max_positions, json, path);
-    if (hf.position == spec::PositionEmbedding::rope) read_rope(hf, json, c, path);
+    if (is_rotary(hf.position)) read_rope(hf, json, c, path);
     if (hf.absent_window > 0) read_window(hf, json, c, path);
     c.activation = read_activation(hf, json, path);
     c.untied_head = !io::json_get_or<bool>(json, "tie_word_embeddings", hf.absent_tied, path);
@@ -250,7 +250,7 @@ io::Json hf_config(const HfClass& hf, const ModelConfig& config, i64 end_of_docu
     for (const HfClass::Flag& key : hf.flags) json[key.key] = config.*key.member;
     for (const HfClass::Constant& key : hf.constants)
         json[key.key] = io::parse_json(key.value, key.key);
-    if (hf.position == spec::PositionEmbedding::rope) {
+    if (is_rotary(hf.position)) {
         json["rope_scaling"] =
             config.rope_scaling != 0 ? llama3_scaling(config.rope_scaling) : io::Json(nullptr);
     }

@@ -23,10 +23,10 @@ ModelConfig with_unused_members(ModelConfig expected, const ModelConfig& found) 
         return c.window == 0 || c.window >= c.max_positions;
     };
     if (no_window(expected) && no_window(found)) unused(&ModelConfig::window);
-    if (expected.position != spec::PositionEmbedding::absolute) {
+    if (!has_table(expected.position)) {
         unused(&ModelConfig::max_positions);
     }
-    if (expected.position != spec::PositionEmbedding::rope) {
+    if (!is_rotary(expected.position)) {
         unused(&ModelConfig::rotary_base);
         unused(&ModelConfig::rotary_percent);
         unused(&ModelConfig::rotary_interleaved);

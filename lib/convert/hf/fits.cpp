@@ -15,15 +15,13 @@ bool has_activation(const HfClass& hf, Activation activation) {
                                [&](const auto& entry) { return entry.activation == activation; });
 }
 
-std::string_view flag_of_gate(Activation activation) {
-    return activation == Activation::geglu ? "--glu-activation" : "--swiglu";
-}
-
 std::optional<Misfit> misfit_of_activation(const HfClass& hf, Activation activation) {
     if (has_activation(hf, activation)) return std::nullopt;
-    const bool gated = is_gated(hf.activations.front().activation);
-    const std::string_view flag =
-        is_gated(activation) != gated ? flag_of_gate(activation) : "--no-bias-gelu-fusion";
+    std::string_view flag = "--no-bias-gelu-fusion";
+    if (is_gated(activation) != is_gated(hf.activations.front().activation)) {
+        const bool by_name = is_gated(activation) && switch_of(activation).empty();
+        flag = by_name ? "--glu-activation" : "--swiglu";
+    }
     return Misfit{std::string(flag), std::string(name_of(activation))};
 }
 
@@ -33,7 +31,7 @@ bool holds_groups(const HfClass& hf, const ModelConfig& config) {
 }
 
 std::optional<Misfit> misfit_of_positions(const HfClass& hf, const ModelConfig& c) {
-    const bool rope = c.position == spec::PositionEmbedding::rope;
+    const bool rope = is_rotary(c.position);
     if (rope && c.rotary_percent != 1 && !hf.has_key(&ModelConfig::rotary_percent)) {
         return Misfit{"--rotary-percent", fmt::format("{} of each head rotated", c.rotary_percent)};
     }

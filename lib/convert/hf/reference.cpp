@@ -12,7 +12,6 @@
 namespace lm::convert {
 namespace {
 
-using spec::Activation;
 using spec::PositionEmbedding;
 using Values = std::vector<double>;
 
@@ -64,7 +63,7 @@ class Reference {
         for (i64 t = 0; t < x.rows; ++t) {
             std::copy_n(word.row(tokens[static_cast<size_t>(t)]), c_.hidden, x.row(t));
         }
-        if (c_.position == PositionEmbedding::absolute) {
+        if (has_table(c_.position)) {
             add_positions(x, matrix(before, "embedding.position", "weight"));
         }
         if (c_.embedding_norm) x = norm(x, before, "embedding.norm");
@@ -107,14 +106,14 @@ class Reference {
     }
 
     Matrix norm(const Matrix& x, const Place& place, const std::string& name) const {
-        const bool rms_norm = c_.normalization == spec::Normalization::rms_norm;
+        const bool centred = is_centred(c_.normalization);
         const Values weight = matrix(place, name, "weight").values;
-        const Values bias = rms_norm ? Values(weight.size()) : matrix(place, name, "bias").values;
+        const Values bias = centred ? matrix(place, name, "bias").values : Values(weight.size());
         const auto n = static_cast<double>(x.cols);
         Matrix y(x.rows, x.cols);
         for (i64 t = 0; t < x.rows; ++t) {
             double mean = 0;
-            for (i64 c = 0; c < x.cols && !rms_norm; ++c) mean += x.row(t)[c] / n;
+            for (i64 c = 0; c < x.cols && centred; ++c) mean += x.row(t)[c] / n;
             double variance = 0;
             for (i64 c = 0; c < x.cols; ++c) variance += std::pow(x.row(t)[c] - mean, 2) / n;
             const double scale = 1 / std::sqrt(variance + c_.norm_eps);
@@ -278,29 +277,10 @@ class Reference {
         }
     }
 
-    double activate(double x) const {
-        switch (c_.activation) {
-            case Activation::swiglu:
-                return x / (1 + std::exp(-x));
-            case Activation::squared_relu:
-                return x > 0 ? x * x : 0;
-            case Activation::geglu:
-            case Activation::gelu_erf:
-                return 0.5 * x * (1 + std::erf(x / std::numbers::sqrt2));
-            case Activation::gelu_tanh:
-                return 0.5 * x *
-                       (1 +
-                        std::tanh(std::sqrt(2 / std::numbers::pi) * (x + 0.044715 * x * x * x)));
-            case Activation::none:
-                break;
-        }
-        bug(__FILE__, __LINE__, "expected an activation, got {}", name_of(c_.activation));
-    }
-
     Matrix mlp(const Matrix& x, const Place& layer) const {
         const bool gated = is_gated(c_.activation);
         Matrix hidden = linear(x, layer, gated ? "mlp.gate" : "mlp.up", c_.linear_bias);
-        for (double& value : hidden.values) value = activate(value);
+        for (double& value : hidden.values) value = activation_value(c_.activation, value);
         if (gated) {
             const Matrix up = linear(x, layer, "mlp.up", c_.linear_bias);
             for (size_t i = 0; i < up.values.size(); ++i) hidden.values[i] *= up.values[i];

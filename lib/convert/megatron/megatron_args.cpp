@@ -96,11 +96,14 @@ spec::Activation activation_of(const Args& args) {
     const PickleValue* glu = args.find("glu_activation");
     if (args.flag("swiglu", false)) return spec::Activation::swiglu;
     if (glu && glu->is(Kind::text)) {
-        if (glu->text == "swiglu") return spec::Activation::swiglu;
-        if (glu->text == "geglu") return spec::Activation::geglu;
+        const auto unit = value_in(spec::activations, glu->text);
+        if (unit && is_gated(*unit)) return *unit;
         usage_error(args.path(), "args.glu_activation: lm-utils does not support '{}'", glu->text);
     }
-    if (args.flag("squared_relu", false)) return spec::Activation::squared_relu;
+    for (const auto& [activation, name] : spec::activations) {
+        const std::string own = argument_of(activation);
+        if (!own.empty() && args.flag(own.c_str(), false)) return activation;
+    }
     // openai_gelu and bias_gelu_fusion compute the tanh form of GELU. If both are false, Megatron
     // computes the erf form.
     const bool tanh = args.flag("openai_gelu", false) || args.flag("bias_gelu_fusion", true);
@@ -190,6 +193,13 @@ void read_vocabulary(const Args& args, const PickleValue* checkpoint_info, i64 r
 }
 
 }  // namespace
+
+std::string argument_of(spec::Activation activation) {
+    const std::string_view flag = spec::switch_of(activation);
+    std::string name(flag.substr(flag.empty() ? 0 : 2));
+    std::ranges::replace(name, '-', '_');
+    return name;
+}
 
 MegatronModel megatron_model(const PickleValue& namespace_, const PickleValue* checkpoint_info,
                              i64 vocab_size, const std::string& path) {

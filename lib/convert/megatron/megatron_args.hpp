@@ -29,6 +29,11 @@ struct MegatronModel {
     i64 seed = 0;
 };
 
+// Returns the argument of the flag that chooses this activation and no other: "squared_relu".
+// Returns
+// "" if there is none (spec::switch_of()).
+std::string argument_of(spec::Activation activation);
+
 // Reads the model of `args`. `checkpoint_info` is the dict "checkpoint_info" that BigScience's fork
 // saves, or nullptr. `vocab_size` > 0 replaces the unpadded size of the vocabulary. Throws
 // Error(usage) for a `vocab_size` below the size that the checkpoint states, and for an argument

@@ -7,6 +7,7 @@
 #include <span>
 
 #include "base/error.hpp"
+#include "convert/megatron/megatron_args.hpp"
 
 namespace lm::convert {
 namespace {
@@ -84,16 +85,35 @@ const char* torch_dtype(DType dtype) {
 }
 
 std::string_view position_name(spec::PositionEmbedding position) {
-    return position == spec::PositionEmbedding::absolute ? "learned_absolute" : name_of(position);
+    switch (position) {
+        case spec::PositionEmbedding::absolute:
+            return "learned_absolute";
+        case spec::PositionEmbedding::alibi:
+        case spec::PositionEmbedding::rope:
+        case spec::PositionEmbedding::none:
+            return name_of(position);
+    }
+    __builtin_unreachable();
+}
+
+// Returns what megatron-core does not have of the model; nullptr: it has all.
+const char* missing_in_core(const spec::ModelConfig& config) {
+    switch (config.position) {
+        case spec::PositionEmbedding::alibi:
+            return "ALiBi";
+        case spec::PositionEmbedding::absolute:
+        case spec::PositionEmbedding::rope:
+        case spec::PositionEmbedding::none:
+            break;
+    }
+    return config.embedding_norm ? "a norm after the embedding" : nullptr;
 }
 
 }  // namespace
 
 MegatronNames megatron_names_of(const spec::ModelConfig& config,
                                 std::optional<MegatronNames> wanted) {
-    const char* const missing = config.position == spec::PositionEmbedding::alibi ? "ALiBi"
-                                : config.embedding_norm ? "a norm after the embedding"
-                                                        : nullptr;
+    const char* const missing = missing_in_core(config);
     if (missing == nullptr) return wanted.value_or(MegatronNames::transformer_engine);
     if (wanted && *wanted != MegatronNames::classic) {
         usage_error("--transformer-impl", "megatron-core does not have {}: use classic", missing);
@@ -184,11 +204,11 @@ namespace {
 // missing arguments.
 void write_variants(PickleWriter& pickle, const spec::ModelConfig& c) {
     const auto flag = [&](const char* name, bool value) {
-        if (!value) return;
+        if (!value || *name == '\0') return;
         pickle.key(name);
         pickle.boolean(true);
     };
-    flag("squared_relu", c.activation == spec::Activation::squared_relu);
+    if (!is_gated(c.activation)) flag(argument_of(c.activation).c_str(), true);
     flag("rotary_interleaved", c.rotary_interleaved);
     flag("apply_layernorm_1p", c.norm_1p);
     flag("qk_layernorm", c.qk_norm);
@@ -247,7 +267,9 @@ void MegatronLayout::write_args(PickleWriter& pickle, const ckpt::Manifest& mani
     text("position_embedding_type", position_name(c.position));
     text("normalization", name_of(c.normalization));
     flag("swiglu", c.activation == spec::Activation::swiglu);
-    if (c.activation == spec::Activation::geglu) text("glu_activation", "geglu");
+    if (is_gated(c.activation) && argument_of(c.activation).empty()) {
+        text("glu_activation", name_of(c.activation));
+    }
     flag("bias_gelu_fusion", c.activation == spec::Activation::gelu_tanh);
     flag("openai_gelu", false);
     flag("embed_layernorm", c.embedding_norm);
@@ -334,7 +356,7 @@ void write_universal_info(PickleWriter& pickle, const spec::ModelConfig& config)
         every_rank.push_back(R"(\d+\.(self_attention\.dense|mlp\.dense_4h_to_h)\.bias$)");
     }
     for (const auto& [has, pattern] :
-         {std::pair{config.position == spec::PositionEmbedding::absolute,
+         {std::pair{has_table(config.position),
                     R"(tied_modules\.embed\.position_embeddings\.weight$)"},
           {config.embedding_norm, R"(tied_modules\.embed\.word_embeddings\.norm\.)"}}) {
         if (!has) continue;

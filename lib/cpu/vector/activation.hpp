@@ -114,5 +114,38 @@ void swiglu_backward(const float* gate, const float* up, const float* dy, float*
     });
 }
 
+ActivationLoops activation_loops(device::Activation activation) {
+    using device::Activation;
+    switch (activation) {
+        case Activation::gelu_tanh:
+            return {gelu_tanh, gelu_tanh_backward};
+        case Activation::gelu_erf:
+            return {gelu_erf, gelu_erf_backward};
+        case Activation::squared_relu:
+            return {squared_relu, squared_relu_backward};
+        case Activation::none:
+        case Activation::swiglu:
+        case Activation::geglu:
+            return {};
+    }
+    __builtin_unreachable();
+}
+
+GateLoops gate_loops(device::Activation activation) {
+    using device::Activation;
+    switch (activation) {
+        case Activation::swiglu:
+            return {swiglu, swiglu_backward};
+        case Activation::geglu:
+            return {geglu, geglu_backward};
+        case Activation::none:
+        case Activation::gelu_tanh:
+        case Activation::gelu_erf:
+        case Activation::squared_relu:
+            return {};
+    }
+    __builtin_unreachable();
+}
+
 }  // namespace
 }  // namespace lm::cpu

@@ -94,6 +94,19 @@ struct RowProducts {
     i64 ldy;
 };
 
+// The loops of an activation function that is not gated.
+struct ActivationLoops {
+    // pre += bias (optional), y = activation(pre).
+    void (*forward)(float* pre, const float* bias, float* y, i64 n);
+    void (*backward)(const float* pre, float* dx, i64 n);  // dx *= activation'(pre)
+};
+// The loops of a gated unit: y = f(gate) * up, and the gradients of gate and up.
+struct GateLoops {
+    void (*forward)(const float* gate, const float* up, float* y, i64 n);
+    void (*backward)(const float* gate, const float* up, const float* dy, float* dgate, float* dup,
+                     i64 n);
+};
+
 struct VectorKernels {
     const char* name;
 
@@ -127,22 +140,9 @@ struct VectorKernels {
     void (*scaled_copy)(float* y, const float* x, float factor, i64 n);  // y = factor * x
     double (*dot)(const float* x, const float* y, i64 n);                // summed in fp64
 
-    // For GELU by tanh, GELU by erf and squared ReLU: pre += bias (optional), y = activation(pre).
-    void (*gelu_tanh)(float* pre, const float* bias, float* y, i64 n);
-    void (*gelu_tanh_backward)(const float* pre, float* dx, i64 n);  // dx *= gelu'(pre)
-    void (*gelu_erf)(float* pre, const float* bias, float* y, i64 n);
-    void (*gelu_erf_backward)(const float* pre, float* dx, i64 n);
-    void (*squared_relu)(float* pre, const float* bias, float* y, i64 n);
-    void (*squared_relu_backward)(const float* pre, float* dx, i64 n);
-
-    // swiglu: y = silu(gate) * up, and the gradients of gate and up. geglu: as swiglu, but with
-    // GELU by erf instead of silu.
-    void (*swiglu)(const float* gate, const float* up, float* y, i64 n);
-    void (*swiglu_backward)(const float* gate, const float* up, const float* dy, float* dgate,
-                            float* dup, i64 n);
-    void (*geglu)(const float* gate, const float* up, float* y, i64 n);
-    void (*geglu_backward)(const float* gate, const float* up, const float* dy, float* dgate,
-                           float* dup, i64 n);
+    // Return the loops of an activation; nullptr for none, and for an activation of the other sort.
+    ActivationLoops (*activation)(device::Activation activation);
+    GateLoops (*gate)(device::Activation activation);
     // (a, b) = (a cos - b sin, b cos + a sin), with sin times `sign`.
     void (*rotate)(float* a, float* b, const float* cosines, const float* sines, float sign, i64 n);
 

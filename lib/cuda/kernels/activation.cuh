@@ -65,12 +65,41 @@ struct SquaredRelu {
     }
 };
 
-// Calls body(Function{}) with the function that `activation` selects.
+// Calls body(Function{}) with the function that `activation` selects. Does nothing for none and for
+// a gated unit, which are no activations of a linear layer.
 template <typename Body>
 void with_activation(device::Activation activation, Body&& body) {
-    if (activation == device::Activation::gelu_erf) return body(GeluErf{});
-    if (activation == device::Activation::squared_relu) return body(SquaredRelu{});
-    body(GeluTanh{});
+    using device::Activation;
+    switch (activation) {
+        case Activation::gelu_tanh:
+            return body(GeluTanh{});
+        case Activation::gelu_erf:
+            return body(GeluErf{});
+        case Activation::squared_relu:
+            return body(SquaredRelu{});
+        case Activation::none:
+        case Activation::swiglu:
+        case Activation::geglu:
+            return;
+    }
+}
+
+// Calls body(Function{}) with the function of the gate. Does nothing for an activation without a
+// gate.
+template <typename Body>
+void with_gate(device::Activation gate, Body&& body) {
+    using device::Activation;
+    switch (gate) {
+        case Activation::swiglu:
+            return body(Silu{});
+        case Activation::geglu:
+            return body(GeluErf{});
+        case Activation::none:
+        case Activation::gelu_tanh:
+        case Activation::gelu_erf:
+        case Activation::squared_relu:
+            return;
+    }
 }
 
 }  // namespace lm::cuda

@@ -10,7 +10,6 @@
 #include "cuda/kernels/mma.cuh"
 #include "cuda/kernels/shared.cuh"
 #include "cuda/kernels/vector.cuh"
-#include "device/cross_entropy_parts.hpp"
 
 namespace lm::cuda {
 namespace {

@@ -11,16 +11,8 @@
 namespace lm::cuda {
 namespace {
 
-using device::Activation;
 using device::GatedBackward;
 using device::GatedForward;
-
-// Calls body with the gate's function: silu for SwiGLU, GELU in its erf form for GEGLU.
-template <typename Body>
-void with_gate(Activation gate, Body&& body) {
-    if (gate == Activation::geglu) return body(GeluErf{});
-    body(Silu{});
-}
 
 template <typename T, int W, typename Function>
 __global__ void forward(const T* x, T* y, i64 width) {

@@ -56,7 +56,7 @@ Shape shape_of(const Args& a) {
             .lanes = W == 1 ? warp_size : static_cast<int>(std::bit_ceil(steps)),
             .eps = static_cast<float>(a.eps),
             .offset = device::norm_offset(a.one_plus),
-            .centred = a.norm == Norm::layer_norm};
+            .centred = spec::is_centred(a.norm)};
 }
 
 template <typename T>

@@ -133,7 +133,7 @@ void residual_norm_forward(device::Context& context, const ResidualNormForward& 
                               .weight = pointer<T>(a.weight),
                               .bias = pointer<T>(a.bias),
                               .y = pointer<T>(a.y),
-                              .mean = a.norm == Norm::layer_norm ? pointer<float>(a.mean) : nullptr,
+                              .mean = spec::is_centred(a.norm) ? pointer<float>(a.mean) : nullptr,
                               .rstd = pointer<float>(a.rstd),
                               .width = width,
                               .eps = static_cast<float>(a.eps),

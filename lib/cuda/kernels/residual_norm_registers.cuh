@@ -47,7 +47,7 @@ struct Backward {
 
 template <typename T>
 Backward<T> kernel_arguments(const ResidualNormBackward& a) {
-    const bool centred = a.norm == Norm::layer_norm;
+    const bool centred = spec::is_centred(a.norm);
     return {.dy = pointer<T>(a.dy),
             .sum = pointer<T>(a.sum),
             .weight = pointer<T>(a.weight),

@@ -379,7 +379,7 @@ void require_same_model(const spec::ModelConfig& saved, const spec::ModelConfig&
         if (before[key] == value) continue;
         using enum config::OnResume;
         const config::ResumeRule rule = config::resume_rule(config::Block::model, key);
-        const bool rope = wanted.position == spec::PositionEmbedding::rope;
+        const bool rope = is_rotary(wanted.position);
         if (rule.on_resume != refused && !(rule.on_resume == refused_rope && rope)) continue;
         if (follows_another_flag(rule.flag, saved, wanted)) continue;
         if (length_follows && rule.flag == "--max-position-embeddings") continue;

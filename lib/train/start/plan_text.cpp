@@ -27,7 +27,7 @@ void line(std::string& plan, std::string_view what, fmt::format_string<Args...> 
 // Returns "rope positions, RMSNorm, swiglu, 8 key-value groups, untied head, no biases".
 std::string kind_text(const spec::ModelConfig& model) {
     std::string text = std::string(name_of(model.position));
-    if (model.position == spec::PositionEmbedding::rope) {
+    if (is_rotary(model.position)) {
         if (model.rotary_percent != 1) text += fmt::format(" {}", model.rotary_percent);
         if (model.rotary_interleaved) text += " interleaved";
         if (model.rope_scaling != 0) text += fmt::format(" scaled by {}", model.rope_scaling);

@@ -3,7 +3,6 @@
 
 #include <cmath>
 
-#include "cpu/activation.hpp"
 #include "device/cases/op_list.hpp"
 
 namespace lm::test {
@@ -21,7 +20,7 @@ OpCase activation_case(i64 n, i64 m, Activation activation) {
     };
     c.formula = [activation](const Values& v) {
         vector<double> y = v.at("x");
-        for (double& value : y) value = cpu::activation_value(activation, value);
+        for (double& value : y) value = spec::activation_value(activation, value);
         return Values{{"y", y}};
     };
     return c;
@@ -63,7 +62,7 @@ OpCase linear_forward_case(const LinearCase& c) {
         }
         for (i64 i = 0; c.bias && i < c.n * c.m; ++i) pre[at(i)] += v.at("bias")[at(i % c.m)];
         vector<double> y(pre);
-        for (double& value : y) value = cpu::activation_value(c.activation, value);
+        for (double& value : y) value = spec::activation_value(c.activation, value);
         return c.active() ? Values{{"y", y}, {"pre", pre}} : Values{{"y", y}};
     };
     return f;
@@ -110,8 +109,8 @@ OpCase linear_input_case(const LinearCase& c, const OpCase& forward) {
         for (i64 i = 0; c.active() && i < c.n * c.k; ++i) {
             const double x = v.at("pre_activation")[at(i)];
             constexpr double h = 1e-5;
-            dx[at(i)] *= (cpu::activation_value(c.activation, x + h) -
-                          cpu::activation_value(c.activation, x - h)) /
+            dx[at(i)] *= (spec::activation_value(c.activation, x + h) -
+                          spec::activation_value(c.activation, x - h)) /
                          (2 * h);
         }
         return Values{{"dx", dx}};
