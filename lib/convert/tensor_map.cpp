@@ -70,7 +70,7 @@ std::optional<MappedTensor> ModelTensors::map(const std::string& name, const std
         const std::string suffix = own.substr(at + fused.size() - 1);
         first = prefix + "query" + suffix;
         if (!find(first)) return std::nullopt;
-        tensor.rows = qkv_rows(prefix, suffix, order, 0, config_.n_groups);
+        tensor.rows = qkv_rows(prefix, suffix, order, 0, n_groups(first));
     } else {
         if (!find(own)) return std::nullopt;
         tensor.rows = {{own, 0, find(own)->shape[0]}};
@@ -81,10 +81,14 @@ std::optional<MappedTensor> ModelTensors::map(const std::string& name, const std
     return tensor;
 }
 
+i64 ModelTensors::n_groups(const std::string& name) const {
+    return config_.layer(at(name).layer).n_groups;
+}
+
 std::vector<RowRange> ModelTensors::qkv_rows(const std::string& prefix, const std::string& suffix,
                                              QkvOrder order, i64 group_begin, i64 group_end) const {
     const i64 d = config_.head_dim;
-    const i64 heads = config_.n_heads / config_.n_groups;
+    const i64 heads = config_.n_heads / n_groups(prefix + "query" + suffix);
     std::vector<RowRange> rows;
     const auto add = [&](const char* part, i64 begin, i64 end) {
         rows.push_back({prefix + part + suffix, begin, end});

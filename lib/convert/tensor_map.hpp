@@ -64,6 +64,8 @@ class ModelTensors {
     // such tensor.
     std::optional<MappedTensor> map(const std::string& name, const std::string& own,
                                     QkvOrder order) const;
+    // Returns the number of key-value groups of the layer of the tensor `name`.
+    i64 n_groups(const std::string& name) const;
     // Returns the rows of query, key and value of the groups [group_begin, group_end), in the given
     // order. The names of the tensors are PREFIXquerySUFFIX, PREFIXkeySUFFIX and PREFIXvalueSUFFIX,
     // with for example "layers.3.attention." and ".weight".

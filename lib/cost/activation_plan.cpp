@@ -28,10 +28,7 @@ struct Sizes {
     i64 b, t, n;  // samples of a micro-batch, tokens of a sample, rows b * t
     i64 r;        // rows of the residual stream and of norms on this rank
     i64 c;        // hidden size
-    i64 heads;    // H
-    i64 a;        // H * D: columns of attention's output
-    i64 q;        // (H + 2G) * D: columns of queries, keys and values
-    i64 f, up;    // width of the MLP, and of the up projection: 2 f with a gate
+    i64 f;        // width of the MLP
     i64 v;        // rows of the vocabulary, with padding
     i64 chunk;    // rows of the logits that the head computes at a time
     DType x;      // dtype of activations
@@ -45,20 +42,85 @@ Sizes sizes_of(const ModelConfig& config, const ParallelConfig& parallel, const 
             .n = step.rows(),
             .r = parallel.sequence_parallel ? step.rows() / parallel.tp : step.rows(),
             .c = config.hidden,
-            .heads = share.n_heads,
-            .a = share.n_heads * config.head_dim,
-            .q = (share.n_heads + 2 * share.n_groups) * config.head_dim,
             .f = share.ffn,
-            .up = is_gated(config.activation) ? 2 * share.ffn : share.ffn,
             .v = share.vocab_rows,
             .chunk = head_chunk_rows(step, share.vocab_rows),
             .x = step.compute};
 }
 
-// Appends the activations that only some architectures, layouts and devices have.
+// The sizes that may differ from layer to layer.
+struct LayerWidths {
+    i64 heads = 0;           // H
+    i64 a = 0;               // H * D: columns of attention's output
+    i64 q = 0;               // (H + 2G) * D: columns of queries, keys and values
+    i64 up = 0, gated = 0;   // width of the up projection, 2 f with a gate; f with a gate, else 0
+    bool positions = false;  // attention reads the positions of the tokens
+    bool slopes = false;     // attention adds ALiBi's slopes
+
+    void include(const LayerWidths& other) {
+        a = std::max(a, other.a);
+        q = std::max(q, other.q);
+        up = std::max(up, other.up);
+        gated = std::max(gated, other.gated);
+        positions = positions || other.positions;
+        slopes = slopes || other.slopes;
+    }
+};
+
+LayerWidths layer_widths_of(const ModelConfig& config, const LayerConfig& layer,
+                            const ParallelConfig& parallel, i64 f, i64 tp_rank) {
+    const HeadShare share = head_share(config, layer, parallel, tp_rank);
+    LayerWidths sizes{.heads = share.n_heads,
+                      .a = share.n_heads * config.head_dim,
+                      .q = (share.n_heads + 2 * share.n_groups) * config.head_dim,
+                      .up = is_gated(layer.activation) ? 2 * f : f,
+                      .gated = is_gated(layer.activation) ? f : 0};
+    switch (layer.position) {
+        case PositionEmbedding::rope:
+            sizes.positions = true;
+            break;
+        case PositionEmbedding::alibi:
+            sizes.slopes = true;
+            break;
+        case PositionEmbedding::absolute:
+        case PositionEmbedding::none:
+            break;
+    }
+    return sizes;
+}
+
+// Appends the activations of a layer, in order: residual stream, norm, attention, residual stream,
+// norm, MLP.
+void add_layer(std::vector<ActivationSpec>& table, const ModelConfig& config, const Sizes& sizes,
+               const LayerWidths& widths, i64 layer) {
+    const auto& [b, t, n, r, c, f, v, chunk, x] = sizes;
+    const auto& [heads, a, q, up, gated, positions, slopes] = widths;
+    const auto add = [&](std::string_view name, const Shape& shape, DType dtype,
+                         bool cheap = false) {
+        table.push_back({name, shape, dtype, Lifetime::layer, Holder::all, cheap, layer});
+    };
+    constexpr bool cheap = true;
+    add("residual", {r, c}, x);
+    add("attention_norm", {r, c}, x, cheap);
+    add("attention_norm_mean", {r}, DType::fp32);
+    add("attention_norm_rstd", {r}, DType::fp32);
+    if (config.qk_norm) add("qkv_projected", {b, t, q}, x);
+    add("qkv", {b, t, q}, x);
+    add("attention", {b, t, a}, x);
+    add("attention_lse", {b, heads, t}, DType::fp32);
+    add("residual_mid", {r, c}, x);
+    add("mlp_norm", {r, c}, x, cheap);
+    add("mlp_norm_mean", {r}, DType::fp32);
+    add("mlp_norm_rstd", {r}, DType::fp32);
+    add("mlp_up", {n, up}, x);
+    add("mlp_activation", {n, f}, x, cheap);
+}
+
+// Appends the activations that only some architectures, layouts and devices have. widest: the
+// largest sizes of all layers.
 void add_activations_of_variants(std::vector<ActivationSpec>& table, const ModelConfig& config,
-                                 const Sizes& sizes, bool cuda) {
-    const auto& [b, t, n, r, c, heads, a, q, f, up, v, chunk, x] = sizes;
+                                 const Sizes& sizes, const LayerWidths& widest, bool cuda) {
+    const auto& [b, t, n, r, c, f, v, chunk, x] = sizes;
     using enum Lifetime;
     using enum Holder;
     // The rows of all tensor ranks, gathered as the input of a GEMM.
@@ -70,18 +132,15 @@ void add_activations_of_variants(std::vector<ActivationSpec>& table, const Model
     }
     if (cuda) {
         table.push_back({"token_order", {n}, DType::int32, per_micro_batch, embedding});
-        if (config.position == PositionEmbedding::absolute) {
+        if (has_table(config.position)) {
             table.push_back({"position_order", {n}, DType::int32, per_micro_batch, embedding});
         }
     }
-    if (config.position == PositionEmbedding::rope) {
-        table.push_back({"rotary_angles", {t, config.rotary_dim()}, DType::fp32, once});
+    if (const i64 n_tables = std::ssize(rotary_frequencies(config)); n_tables > 0) {
+        table.push_back({"rotary_angles", {n_tables * t, config.rotary_dim()}, DType::fp32, once});
     }
-    if (config.position == PositionEmbedding::alibi) {
-        table.push_back({"alibi_slopes", {heads}, DType::fp32, once});
-    }
-    if (config.qk_norm) table.push_back({"qkv_projected", {b, t, q}, x, per_layer});
-    if (is_gated(config.activation)) table.push_back({"dgated", {n, f}, x, backward});
+    if (widest.slopes) table.push_back({"alibi_slopes", {config.n_heads}, DType::fp32, once});
+    if (widest.gated > 0) table.push_back({"dgated", {n, f}, x, backward});
 }
 
 }  // namespace
@@ -97,35 +156,25 @@ std::vector<ActivationSpec> activation_table(const ModelConfig& config,
                                              const ParallelConfig& parallel, const StepShape& step,
                                              i64 tp_rank) {
     const Sizes sizes = sizes_of(config, parallel, step, tp_rank);
-    const auto& [b, t, n, r, c, heads, a, q, f, up, v, chunk, x] = sizes;
+    const auto& [b, t, n, r, c, f, v, chunk, x] = sizes;
+    std::vector<ActivationSpec> table;
+    LayerWidths widest;
+    for (i64 layer = 0; layer < config.n_layers; ++layer) {
+        const LayerWidths own = layer_widths_of(config, config.layer(layer), parallel, f, tp_rank);
+        add_layer(table, config, sizes, own, layer);
+        widest.include(own);
+    }
     const bool full_recompute = parallel.recompute.granularity == Recompute::Granularity::full;
-    const bool rotary = config.position == PositionEmbedding::rope;
-    constexpr bool cheap = true;
     using enum Lifetime;
     using enum Holder;
-    std::vector<ActivationSpec> table = {
+    const ActivationSpec others[] = {
         // The inputs of a micro-batch, copied from the loader.
         {"tokens", {b, t}, DType::int32, per_micro_batch, embedding},
-        {"positions", {b, t}, DType::int32, per_micro_batch, rotary ? all : embedding},
+        {"positions", {b, t}, DType::int32, per_micro_batch, widest.positions ? all : embedding},
         {"targets", {b, t}, DType::int32, per_micro_batch, head},
         {"loss_mask", {b, t}, DType::fp32, per_micro_batch, head},
-        {"doc_start", {b, t}, DType::int32, per_micro_batch},
+        {"doc_start", {std::ssize(windows(config)) * b, t}, DType::int32, per_micro_batch},
         {"sample_ids", {b}, DType::int64, per_micro_batch},
-        // The activations of a block, in order: residual stream, norm, attention, residual stream,
-        // norm, MLP.
-        {"residual", {r, c}, x, per_layer},
-        {"attention_norm", {r, c}, x, per_layer, all, cheap},
-        {"attention_norm_mean", {r}, DType::fp32, per_layer},
-        {"attention_norm_rstd", {r}, DType::fp32, per_layer},
-        {"qkv", {b, t, q}, x, per_layer},
-        {"attention", {b, t, a}, x, per_layer},
-        {"attention_lse", {b, heads, t}, DType::fp32, per_layer},
-        {"residual_mid", {r, c}, x, per_layer},
-        {"mlp_norm", {r, c}, x, per_layer, all, cheap},
-        {"mlp_norm_mean", {r}, DType::fp32, per_layer},
-        {"mlp_norm_rstd", {r}, DType::fp32, per_layer},
-        {"mlp_up", {n, up}, x, per_layer},
-        {"mlp_activation", {n, f}, x, per_layer, all, cheap},
         // The activations after the last block: the stage's output, or the head.
         {"final_residual", {r, c}, x, per_micro_batch},
         {"final_norm", {r, c}, x, per_micro_batch, head},
@@ -143,11 +192,12 @@ std::vector<ActivationSpec> activation_table(const ModelConfig& config,
         {"dresidual", {r, c}, x, backward},
         {"dbranch", {r, c}, x, backward},
         {"dnorm", {n, c}, x, backward},
-        {"dmlp", {n, up}, x, backward},
-        {"dattention", {b, t, a}, x, backward},
-        {"dqkv", {b, t, q}, x, backward},
+        {"dmlp", {n, widest.up}, x, backward},
+        {"dattention", {b, t, widest.a}, x, backward},
+        {"dqkv", {b, t, widest.q}, x, backward},
     };
-    add_activations_of_variants(table, config, sizes, step.cuda);
+    table.insert(table.end(), std::begin(others), std::end(others));
+    add_activations_of_variants(table, config, sizes, widest, step.cuda);
     return table;
 }
 
@@ -211,8 +261,16 @@ StageShape stage_shape(const ModelConfig& config, const ParallelConfig& parallel
 namespace {
 
 bool has(const ModelPart& part, const ActivationSpec& spec) {
-    return spec.holder == Holder::all ||
-           (spec.holder == Holder::embedding ? part.embedding : part.head);
+    switch (spec.holder) {
+        case Holder::all:
+            return spec.layer < 0 ||
+                   (spec.layer >= part.first_layer && spec.layer < part.end_layer);
+        case Holder::embedding:
+            return part.embedding;
+        case Holder::head:
+            return part.head;
+    }
+    __builtin_unreachable();
 }
 
 bool has(const StageShape& stage, const ActivationSpec& spec) {
@@ -220,35 +278,41 @@ bool has(const StageShape& stage, const ActivationSpec& spec) {
                                [&spec](const ChunkShape& chunk) { return has(chunk.part, spec); });
 }
 
-// Returns the index of the copy that `layer` uses in the working set (the memory of recomputed
-// activations), or -1 when the activation is stored. The residual stream at the start of a group is
-// stored, because recomputation starts from it.
-i64 working_copy(const Recompute& recompute, const ActivationSpec& spec, i64 n_layers, i64 layer) {
+// Returns the index of the copy that the activation of a layer of `part` uses in the working set
+// (the memory of recomputed activations), or -1 when the activation is stored. The residual stream
+// at the start of a group is stored, because recomputation starts from it.
+i64 working_copy(const Recompute& recompute, const ActivationSpec& spec, const ModelPart& part) {
     if (recompute.granularity == Recompute::Granularity::none) return -1;
     if (recompute.granularity == Recompute::Granularity::selective) return spec.cheap ? 0 : -1;
-    const LayerGroup group = recompute_group(recompute, n_layers, layer);
+    const i64 layer = spec.layer - part.first_layer;
+    const LayerGroup group = recompute_group(recompute, part.n_layers(), layer);
     if (group.empty() || (spec.name == "residual" && layer == group.begin)) return -1;
     return layer - group.begin;
 }
 
-// The copies of a per_layer activation.
-struct LayerCopies {
-    i64 working = 0;  // in the working set, which all chunks share
-    i64 stored = 0;   // in the memory of the chunks, for all micro-batches in flight
+// The copies of an activation in the working set, which all layers and chunks share.
+struct Working {
+    i64 copies = 0;
+    i64 bytes = 0;  // of the largest copy
+    i64 offset = 0;
 };
+using WorkingSet = std::map<std::string_view, Working>;
 
-LayerCopies layer_copies(const Recompute& recompute, const ActivationSpec& spec,
-                         const StageShape& stage) {
-    LayerCopies copies;
-    for (const ChunkShape& chunk : stage.chunks) {
-        const i64 n_layers = chunk.part.n_layers();
-        for (i64 layer = 0; layer < n_layers; ++layer) {
-            const i64 copy = working_copy(recompute, spec, n_layers, layer);
-            copies.working = std::max(copies.working, copy + 1);
-            if (copy < 0) copies.stored += chunk.in_flight;
+WorkingSet working_set(const std::vector<ActivationSpec>& table, const Recompute& recompute,
+                       const StageShape& stage) {
+    WorkingSet set;
+    for (const ActivationSpec& spec : table) {
+        if (spec.layer < 0) continue;
+        for (const ChunkShape& chunk : stage.chunks) {
+            if (!has(chunk.part, spec)) continue;
+            const i64 copy = working_copy(recompute, spec, chunk.part);
+            if (copy < 0) continue;
+            Working& working = set[spec.name];
+            working.copies = std::max(working.copies, copy + 1);
+            working.bytes = std::max(working.bytes, aligned(spec.bytes()));
         }
     }
-    return copies;
+    return set;
 }
 
 // Assigns an offset to each activation of a stage. Order in memory:
@@ -263,7 +327,11 @@ class Planner {
     ActivationPlan plan() {
         for (const ActivationSpec& spec : table_) {
             if (spec.lifetime == Lifetime::once && has(stage_, spec)) place(spec, {}, end_);
-            if (spec.lifetime == Lifetime::per_layer) place_working_set(spec);
+        }
+        working_set_ = working_set(table_, recompute_, stage_);
+        for (auto& [name, working] : working_set_) {
+            working.offset = end_;
+            end_ += working.copies * working.bytes;
         }
         for (i64 chunk = 0; chunk < n_chunks(); ++chunk) place_chunk(chunk);
         i64 forward_end = end_;
@@ -297,40 +365,33 @@ class Planner {
         end += aligned(spec.bytes());
     }
 
-    void place_working_set(const ActivationSpec& spec) {
-        working_set_.emplace(spec.name, end_);
-        end_ += layer_copies(recompute_, spec, stage_).working * aligned(spec.bytes());
-    }
-
     void place_chunk(i64 chunk) {
         const ChunkShape& shape = chunk_at(chunk);
         for (i64 slot = 0; slot < shape.in_flight; ++slot) {
             for (const ActivationSpec& spec : table_) {
-                if (spec.lifetime == Lifetime::per_micro_batch && has(shape.part, spec)) {
-                    place(spec, {chunk, slot}, end_);
-                }
-                if (spec.lifetime == Lifetime::per_layer) {
-                    place_layers(spec, {chunk, slot}, shape.part.n_layers());
+                if (!has(shape.part, spec)) continue;
+                if (spec.lifetime == Lifetime::per_micro_batch) place(spec, {chunk, slot}, end_);
+                if (spec.lifetime == Lifetime::layer) {
+                    place_layer(spec, {chunk, slot, spec.layer - shape.part.first_layer});
                 }
             }
         }
     }
 
-    void place_layers(const ActivationSpec& spec, Owner owner, i64 n_layers) {
-        for (owner.layer = 0; owner.layer < n_layers; ++owner.layer) {
-            const i64 copy = working_copy(recompute_, spec, n_layers, owner.layer);
-            if (copy < 0) {
-                place(spec, owner, end_);
-            } else {
-                put(spec, owner, working_set_.at(spec.name) + copy * aligned(spec.bytes()));
-            }
+    void place_layer(const ActivationSpec& spec, const Owner& owner) {
+        const i64 copy = working_copy(recompute_, spec, chunk_at(owner.chunk).part);
+        if (copy < 0) {
+            place(spec, owner, end_);
+        } else {
+            const Working& working = working_set_.at(spec.name);
+            put(spec, owner, working.offset + copy * working.bytes);
         }
     }
 
     std::vector<ActivationSpec> table_;
     const Recompute& recompute_;
     const StageShape& stage_;
-    std::map<std::string, i64> working_set_;  // offset of the first copy of each activation
+    WorkingSet working_set_;
     ActivationPlan plan_;
     i64 end_ = 0;
 };
@@ -347,18 +408,33 @@ ActivationPlan plan_activations(const ModelConfig& config, const ParallelConfig&
 i64 activation_bytes(const std::vector<ActivationSpec>& table, const Recompute& recompute,
                      const StageShape& stage) {
     i64 bytes = 0, forward = 0, backward = 0;
+    for (const auto& [name, working] : working_set(table, recompute, stage)) {
+        bytes += working.copies * working.bytes;
+    }
     for (const ActivationSpec& spec : table) {
         const i64 size = aligned(spec.bytes());
-        if (spec.lifetime == Lifetime::per_layer) {
-            const LayerCopies copies = layer_copies(recompute, spec, stage);
-            bytes += (copies.working + copies.stored) * size;
-        } else if (spec.lifetime == Lifetime::per_micro_batch) {
-            for (const ChunkShape& chunk : stage.chunks) {
-                if (has(chunk.part, spec)) bytes += chunk.in_flight * size;
-            }
-        } else if (has(stage, spec)) {
-            const bool once = spec.lifetime == Lifetime::once;
-            (once ? bytes : spec.lifetime == Lifetime::forward ? forward : backward) += size;
+        switch (spec.lifetime) {
+            case Lifetime::layer:
+                for (const ChunkShape& chunk : stage.chunks) {
+                    if (has(chunk.part, spec) && working_copy(recompute, spec, chunk.part) < 0) {
+                        bytes += chunk.in_flight * size;
+                    }
+                }
+                break;
+            case Lifetime::per_micro_batch:
+                for (const ChunkShape& chunk : stage.chunks) {
+                    if (has(chunk.part, spec)) bytes += chunk.in_flight * size;
+                }
+                break;
+            case Lifetime::once:
+                if (has(stage, spec)) bytes += size;
+                break;
+            case Lifetime::forward:
+                if (has(stage, spec)) forward += size;
+                break;
+            case Lifetime::backward:
+                if (has(stage, spec)) backward += size;
+                break;
         }
     }
     return bytes + std::max(forward, backward);

@@ -17,7 +17,7 @@
 // activation must be entered here before the model may use it. That is the point of the table.
 #pragma once
 
-#include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/dtype.hpp"
@@ -42,28 +42,30 @@ struct StepShape {
     i64 rows() const { return micro_batch * seq_length; }
 };
 
-// The number of copies of an activation, and how long each copy is used. per_layer: a copy for each
-// layer and micro-batch in flight, from forward to backward. per_micro_batch: a copy for each
+// The number of copies of an activation, and how long each copy is used. layer: of one layer, a
+// copy for each micro-batch in flight, from forward to backward. per_micro_batch: a copy for each
 // micro-batch in flight. once: a single copy, for the whole step. forward, backward: one scratch
 // copy, used in that pass only. The scratch of forward and the scratch of backward share memory.
-enum class Lifetime { per_layer, per_micro_batch, once, forward, backward };
+enum class Lifetime { layer, per_micro_batch, once, forward, backward };
 
 // The pipeline chunks that have an activation: all chunks, the chunks with the embedding, or the
 // chunks with the head.
 enum class Holder { all, embedding, head };
 
 struct ActivationSpec {
-    std::string name;
+    std::string_view name;
     Shape shape;
     DType dtype = DType::fp32;
     Lifetime lifetime = Lifetime::once;
     Holder holder = Holder::all;
     bool cheap = false;  // recomputed by selective recomputation
+    i64 layer = -1;      // layer of the whole model, of an activation with Lifetime::layer
     i64 bytes() const { return shape.numel() * size_of(dtype); }
 };
 
-// Returns the activations of a rank. Residual addition and norm are one operation. The input and
-// the output of GELU are both stored. Only the logits of head_chunk_rows() rows exist at a time.
+// Returns the activations of a tensor rank that has all layers. Residual addition and norm are one
+// operation. The input and the output of GELU are both stored. Only the logits of head_chunk_rows()
+// rows exist at a time. Scratch has the shape of the layer that needs most.
 std::vector<ActivationSpec> activation_table(const spec::ModelConfig& config,
                                              const spec::ParallelConfig& parallel,
                                              const StepShape& step, i64 tp_rank = 0);
@@ -93,10 +95,10 @@ i64 head_chunk_rows(const StepShape& step, i64 local_vocab);
 // One activation in the buffer. Recomputed activations of different layers and micro-batches use
 // the same memory in turn, so their offsets are equal.
 struct PlacedActivation {
-    std::string name;
+    std::string_view name;
     i64 chunk = -1;  // chunk of the stage; -1: all chunks share it
     i64 slot = -1;   // slot among the chunk's micro-batches in flight; -1: all slots share it
-    i64 layer = -1;  // local layer of a per_layer activation
+    i64 layer = -1;  // local layer of an activation with Lifetime::layer
     Shape shape;
     DType dtype = DType::fp32;
     i64 offset = 0;  // bytes from the start of the activation buffer

@@ -52,21 +52,24 @@ CheckpointSize checkpoint_size(const ModelConfig& config, const Precision& preci
     return size;
 }
 
-double mean_keys(const ModelConfig& config, double seq_length) {
-    const double w = static_cast<double>(config.window);
+double mean_keys(i64 window, double seq_length) {
+    const double w = static_cast<double>(window);
     return w > 0 && w < seq_length ? w * (1 - w / (2 * seq_length)) : seq_length / 2;
 }
 
 double model_flops_per_token(const ModelConfig& config, i64 seq_length) {
     const double h = static_cast<double>(config.hidden);
     const double heads = static_cast<double>(config.attention_width());
-    const double gates = is_gated(config.activation) ? 2 : 1;
-    const double qkv = h * static_cast<double>(config.qkv_rows());
-    const double mlp = (gates + 1) * h * static_cast<double>(config.ffn_hidden);
-    const double attention = 2 * heads * mean_keys(config, static_cast<double>(seq_length));
-    const double layer = qkv + heads * h + mlp + attention;
-    const double head = h * static_cast<double>(config.vocab_size);
-    return 3 * 2 * (static_cast<double>(config.n_layers) * layer + head);
+    double layers = 0;
+    for (i64 i = 0; i < config.n_layers; ++i) {
+        const LayerConfig layer = config.layer(i);
+        const double gates = is_gated(layer.activation) ? 2 : 1;
+        const double qkv = h * static_cast<double>(config.qkv_rows(layer));
+        const double mlp = (gates + 1) * h * static_cast<double>(config.ffn_hidden);
+        const double keys = mean_keys(layer.window, static_cast<double>(seq_length));
+        layers += qkv + heads * h + mlp + 2 * heads * keys;
+    }
+    return 3 * 2 * (layers + h * static_cast<double>(config.vocab_size));
 }
 
 double iteration_flops(const ModelConfig& config, i64 padded_vocab, i64 global_batch,
@@ -76,9 +79,14 @@ double iteration_flops(const ModelConfig& config, i64 padded_vocab, i64 global_b
     const double b = static_cast<double>(global_batch);
     const double s = static_cast<double>(seq_length);
     const double v = static_cast<double>(padded_vocab);
-    const double per_layer = is_gated(config.activation) ? 32 : 24;
-    return per_layer * (3 + recomputed) * b * s * l * h * h *
-           (1 + 2 * mean_keys(config, s) / (6 * h) + v / (16 * l * h));
+    double factor = 0, keys = 0;  // sums over the layers
+    for (i64 i = 0; i < config.n_layers; ++i) {
+        const LayerConfig layer = config.layer(i);
+        factor += is_gated(layer.activation) ? 32 : 24;
+        keys += mean_keys(layer.window, s);
+    }
+    return factor / l * (3 + recomputed) * b * s * l * h * h *
+           (1 + 2 * (keys / l) / (6 * h) + v / (16 * l * h));
 }
 
 double training_seconds(double n_parameters, double n_tokens, double n_gpus, double tflops_per_gpu,

@@ -44,7 +44,7 @@ CheckpointSize checkpoint_size(const spec::ModelConfig& config, const spec::Prec
 
 // Returns the mean number of keys that a query sees under the causal mask; its own key counts as
 // half a key: T / 2, or w (1 - w / 2T) with a window of w keys.
-double mean_keys(const spec::ModelConfig& config, double seq_length);
+double mean_keys(i64 window, double seq_length);
 
 // Returns the floating-point operations of the model for one token, forward and backward, without
 // recomputation: three times 2 M N K for each product with a weight and each product of attention.

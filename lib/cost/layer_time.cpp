@@ -23,17 +23,17 @@ struct LayerSizes {
     double gates;  // matrices before the activation function: 2 with a gate, else 1
 };
 
-LayerSizes layer_sizes_of(const ModelConfig& model, const ParallelConfig& parallel,
-                          const StepBatch& batch) {
+LayerSizes layer_sizes_of(const ModelConfig& model, const LayerConfig& layer,
+                          const ParallelConfig& parallel, const StepBatch& batch) {
     const double tp = as_double(parallel.tp);
     return {.rows = as_double(batch.micro_batch) * as_double(batch.seq_length),
             .element = as_double(size_of(batch.dtype)),
             .hidden = as_double(model.hidden),
-            .qkv = as_double(model.qkv_rows()) / tp,
+            .qkv = as_double(model.qkv_rows(layer)) / tp,
             .heads = as_double(model.attention_width()) / tp,
             .ffn = as_double(model.ffn_hidden) / tp,
             .tp = tp,
-            .gates = is_gated(model.activation) ? 2.0 : 1.0};
+            .gates = is_gated(layer.activation) ? 2.0 : 1.0};
 }
 
 // Returns the seconds of the four products of a forward pass. The backward pass has two products
@@ -53,10 +53,10 @@ double products_s(const LayerSizes& s, const Hardware& gpu, DType dtype) {
 // a forward pass reads and writes 13 bytes for each score: 2 to write the scores, 4 for softmax, 5
 // for dropout and its mask, 2 to read the probabilities. An unfused backward pass reads and writes
 // 17 bytes for each score.
-Passes attention_passes(const ModelConfig& model, const LayerSizes& s, const StepBatch& batch,
-                        const Hardware& gpu, bool fused) {
+Passes attention_passes(const ModelConfig& model, i64 window, const LayerSizes& s,
+                        const StepBatch& batch, const Hardware& gpu, bool fused) {
     const double rate = gpu.flops(batch.dtype) * gpu.attention_fraction;
-    const double keys = mean_keys(model, as_double(batch.seq_length));
+    const double keys = mean_keys(window, as_double(batch.seq_length));
     Passes passes;
     if (fused) {
         passes.forward.attention_s = 4 * s.rows * keys * s.heads / rate;
@@ -127,10 +127,11 @@ Passes& Passes::operator+=(const Passes& other) {
     return *this;
 }
 
-Passes layer_passes(const ModelConfig& model, const ParallelConfig& parallel,
-                    const StepBatch& batch, const Hardware& gpu, const TrainingProgram& trainer) {
-    const LayerSizes s = layer_sizes_of(model, parallel, batch);
-    Passes passes = attention_passes(model, s, batch, gpu, trainer.fused_attention);
+Passes layer_passes(const ModelConfig& model, const LayerConfig& layer,
+                    const ParallelConfig& parallel, const StepBatch& batch, const Hardware& gpu,
+                    const TrainingProgram& trainer) {
+    const LayerSizes s = layer_sizes_of(model, layer, parallel, batch);
+    Passes passes = attention_passes(model, layer.window, s, batch, gpu, trainer.fused_attention);
     passes += stream_passes(parallel, s, gpu);
     passes.forward.products_s = products_s(s, gpu, batch.dtype);
     passes.backward.products_s = 2 * passes.forward.products_s;
@@ -174,13 +175,14 @@ Passes embedding_passes(const ModelConfig& model, const StepBatch& batch, const 
 // it for both products.
 Passes head_passes(const ModelConfig& model, const ParallelConfig& parallel, const StepBatch& batch,
                    const Hardware& gpu) {
-    const LayerSizes s = layer_sizes_of(model, parallel, batch);
-    const double vocab = as_double(padded_vocab(model, parallel)) / s.tp;
+    const double rows = as_double(batch.micro_batch) * as_double(batch.seq_length);
+    const double vocab = as_double(padded_vocab(model, parallel)) / as_double(parallel.tp);
     Passes passes;
-    passes.forward.products_s = product_seconds(gpu, batch.dtype, s.rows, vocab, s.hidden);
+    passes.forward.products_s =
+        product_seconds(gpu, batch.dtype, rows, vocab, as_double(model.hidden));
     passes.backward.products_s = 2 * passes.forward.products_s;
-    passes.forward.stream_s = stream_seconds(gpu, 12 * s.rows * vocab);
-    passes.backward.stream_s = stream_seconds(gpu, 6 * s.rows * vocab);
+    passes.forward.stream_s = stream_seconds(gpu, 12 * rows * vocab);
+    passes.backward.stream_s = stream_seconds(gpu, 6 * rows * vocab);
     return passes;
 }
 

@@ -70,9 +70,10 @@ struct Passes {
     Passes operator*(double n) const { return {forward * n, backward * n}; }
 };
 
-// Returns the time of one layer on one tensor rank.
-Passes layer_passes(const spec::ModelConfig& model, const spec::ParallelConfig& parallel,
-                    const StepBatch& batch, const Hardware& gpu, const TrainingProgram& trainer);
+// Returns the time of `layer` on one tensor rank.
+Passes layer_passes(const spec::ModelConfig& model, const spec::LayerConfig& layer,
+                    const spec::ParallelConfig& parallel, const StepBatch& batch,
+                    const Hardware& gpu, const TrainingProgram& trainer);
 // Return the time of the embedding, and of the head with the loss.
 Passes embedding_passes(const spec::ModelConfig& model, const StepBatch& batch,
                         const Hardware& gpu);

@@ -26,12 +26,15 @@ std::vector<i64> divisors(i64 n, i64 most) {
 bool tensor_ranks_fit(const LayoutQuery& query, i64 tp) {
     const spec::ModelConfig& model = query.model;
     return query.n_gpus % tp == 0 && query.gpu.gpus_per_node % tp == 0 && model.n_heads % tp == 0 &&
-           model.n_groups % tp == 0 && model.ffn_hidden % tp == 0 &&
-           query.parallel.pad_vocab_to % tp == 0;
+           model.ffn_hidden % tp == 0 && query.parallel.pad_vocab_to % tp == 0 &&
+           std::ranges::all_of(layer_kinds(model), [tp](const spec::LayerConfig& layer) {
+               return layer.n_groups % tp == 0;
+           });
 }
 
-// A stage of a pipeline. A later stage with the same number of layers, and equally without
-// embedding and head, needs at most as much memory, because it has no more micro-batches in flight.
+// A stage of a pipeline. A later stage with the same number of layers and of elements, and equally
+// without embedding and head, needs at most as much memory, because it has no more micro-batches in
+// flight.
 struct Stage {
     i64 rank = 0;
     std::vector<spec::ModelPart> parts;
@@ -60,14 +63,15 @@ Grid grid_of(const LayoutQuery& query, const spec::ParallelConfig& parallel,
                                                           : tensor_comm_sms(query.model, parallel),
                  .nvls = query.nvls}};
     const std::vector<spec::ModelPart> parts = model_parts(query.model, parallel);
-    std::set<std::tuple<i64, bool, bool>> seen;
+    std::set<std::tuple<i64, i64, bool, bool>> seen;
     i64 most = 0;
     for (i64 rank = 0; rank < parallel.pp; ++rank) {
         Stage stage{.rank = rank, .parts = stage_parts(parts, parallel, rank)};
         i64 n_layers = 0;
         for (const spec::ModelPart& part : stage.parts) n_layers += part.n_layers();
-        most = std::max(most, elements.of(stage.parts).tensors);
-        if (seen.emplace(n_layers, rank == 0, rank == parallel.pp - 1).second)
+        const i64 n_elements = elements.of(stage.parts).tensors;
+        most = std::max(most, n_elements);
+        if (seen.emplace(n_layers, n_elements, rank == 0, rank == parallel.pp - 1).second)
             grid.stages.push_back(std::move(stage));
     }
     grid.most_elements = as_double(most);

@@ -25,13 +25,13 @@ double input_bytes(const ModelConfig& model, const ParallelConfig& parallel,
 // projection, and the inputs and the output of the activation function. Unfused attention keeps the
 // softmax, the dropped scores and a mask, 5 bytes a score, unless selective recomputation computes
 // them again.
-double layer_bytes(const ModelConfig& model, const ParallelConfig& parallel,
-                   const StepShape& step) {
+double layer_bytes(const ModelConfig& model, const LayerConfig& layer,
+                   const ParallelConfig& parallel, const StepShape& step) {
     const double rows = as_double(step.rows());
     const double tp = as_double(parallel.tp);
     const double share = parallel.sequence_parallel ? tp : 1;
-    const double gates = is_gated(model.activation) ? 2 : 1;
-    const double divided = 2 * as_double(model.qkv_rows()) +
+    const double gates = is_gated(layer.activation) ? 2 : 1;
+    const double divided = 2 * as_double(model.qkv_rows(layer)) +
                            2 * as_double(model.attention_width()) +
                            (2 * gates + 2) * as_double(model.ffn_hidden);
     const double scores = parallel.recompute.granularity == Recompute::Granularity::selective
@@ -45,28 +45,32 @@ double layer_bytes(const ModelConfig& model, const ParallelConfig& parallel,
 double kept_bytes(const ModelConfig& model, const ParallelConfig& parallel, const StepShape& step,
                   const std::vector<ModelPart>& parts) {
     const Recompute& recompute = parallel.recompute;
-    i64 n_stored = 0, n_inputs = 0;
+    i64 n_inputs = 0;
+    double stored = 0;
     for (const ModelPart& part : parts) {
-        const i64 n = part.n_layers();
-        const i64 recomputed = n_recomputed_layers(recompute, n);
+        const i64 recomputed = n_recomputed_layers(recompute, part.n_layers());
         const bool is_uniform = recompute.method == Recompute::Method::uniform;
         n_inputs += is_uniform ? ceil_div(recomputed, recompute.n_layers) : recomputed;
-        n_stored += n - recomputed;
+        for (i64 i = part.first_layer + recomputed; i < part.end_layer; ++i) {
+            stored += layer_bytes(model, model.layer(i), parallel, step);
+        }
     }
-    return as_double(n_stored) * layer_bytes(model, parallel, step) +
-           as_double(n_inputs) * input_bytes(model, parallel, step);
+    return stored + as_double(n_inputs) * input_bytes(model, parallel, step);
 }
 
 // Returns the bytes of the layers of a stage that are recomputed at the same time.
 double recomputed_bytes(const ModelConfig& model, const ParallelConfig& parallel,
                         const StepShape& step, const std::vector<ModelPart>& parts) {
-    i64 most = 0;
+    double most = 0;
     for (const ModelPart& part : parts) {
-        const i64 n = part.n_layers();
-        const LayerGroup group = recompute_group(parallel.recompute, n, 0);
-        most = std::max(most, group.end - group.begin);
+        const LayerGroup group = recompute_group(parallel.recompute, part.n_layers(), 0);
+        double bytes = 0;
+        for (i64 i = group.begin; i < group.end; ++i) {
+            bytes += layer_bytes(model, model.layer(part.first_layer + i), parallel, step);
+        }
+        most = std::max(most, bytes);
     }
-    return as_double(most) * layer_bytes(model, parallel, step);
+    return most;
 }
 
 // Returns the largest number of chunk passes whose activations a stage keeps: p - r micro-batches

@@ -48,12 +48,15 @@ double tensor_seconds(const ModelConfig& model, const ParallelConfig& parallel,
     // An all-gather or a reduce-scatter; an all-reduce takes twice this time.
     const double gather_s = (tp - 1) / tp * element_bytes * hidden / rate;
     const double used = as_double(links.sms - n) / as_double(links.sms);
-    const double up = as_double((is_gated(model.activation) ? 2 : 1) * model.ffn_hidden);
-    double seconds = parallel.sequence_parallel ? 6 * gather_s : 2 * 2 * gather_s;
-    for (const double outputs : {as_double(model.qkv_rows()) / tp, up / tp}) {
-        const double gemm_s = 2 * hidden * outputs / links.flops / used;
-        seconds += parallel.sequence_parallel ? 2 * std::max(gather_s, gemm_s)
-                                              : std::max(2 * gather_s, gemm_s);
+    double seconds = 0;
+    for (const LayerConfig& layer : layer_kinds(model)) {
+        const double up = as_double((is_gated(layer.activation) ? 2 : 1) * model.ffn_hidden);
+        seconds += parallel.sequence_parallel ? 6 * gather_s : 2 * 2 * gather_s;
+        for (const double outputs : {as_double(model.qkv_rows(layer)) / tp, up / tp}) {
+            const double gemm_s = 2 * hidden * outputs / links.flops / used;
+            seconds += parallel.sequence_parallel ? 2 * std::max(gather_s, gemm_s)
+                                                  : std::max(2 * gather_s, gemm_s);
+        }
     }
     return seconds;
 }

@@ -16,20 +16,36 @@ namespace {
 std::vector<Passes> virtual_stages(const SimulatedStep& step, const Hardware& gpu,
                                    const TrainingProgram& trainer) {
     const Recompute& recompute = step.parallel.recompute;
-    const Passes layer = layer_passes(step.model, step.parallel, step.batch, gpu, trainer);
+    const bool full = recompute.granularity == Recompute::Granularity::full;
     ParallelConfig stores = step.parallel;
     stores.recompute = {};
-    // The time of a layer whose activations are stored.
-    const Passes stored = layer_passes(step.model, stores, step.batch, gpu, trainer);
+    struct Kind {
+        Passes layer;   // with recomputation
+        Passes stored;  // of a layer whose activations are stored
+    };
+    const std::vector<LayerConfig> configs = layer_kinds(step.model);
+    std::vector<Kind> kinds;
+    for (const LayerConfig& layer : configs) {
+        kinds.push_back({layer_passes(step.model, layer, step.parallel, step.batch, gpu, trainer),
+                         layer_passes(step.model, layer, stores, step.batch, gpu, trainer)});
+    }
     std::vector<Passes> stages;
     stages.reserve(static_cast<size_t>(step.parallel.n_parts()));
     for (const ModelPart& part : model_parts(step.model, step.parallel)) {
-        const i64 n = part.n_layers();
-        const i64 n_stored = recompute.granularity == Recompute::Granularity::full
-                                 ? n - n_recomputed_layers(recompute, n)
-                                 : 0;
-        Passes passes = layer * as_double(n - n_stored);
-        passes += stored * as_double(n_stored);
+        // Full recomputation recomputes the first layers of a part and stores the others.
+        const i64 first_stored =
+            full ? part.first_layer + n_recomputed_layers(recompute, part.n_layers())
+                 : part.end_layer;
+        std::vector<i64> n(kinds.size()), n_stored(kinds.size());
+        for (i64 i = part.first_layer; i < part.end_layer; ++i) {
+            const auto kind = static_cast<size_t>(index_of(configs, step.model.layer(i)));
+            ++(i < first_stored ? n : n_stored)[kind];
+        }
+        Passes passes;
+        for (size_t i = 0; i < kinds.size(); ++i) {
+            passes += kinds[i].layer * as_double(n[i]);
+            passes += kinds[i].stored * as_double(n_stored[i]);
+        }
         if (part.embedding) passes += embedding_passes(step.model, step.batch, gpu);
         if (part.head) passes += head_passes(step.model, step.parallel, step.batch, gpu);
         stages.push_back(passes);

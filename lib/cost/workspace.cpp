@@ -10,15 +10,28 @@
 namespace lm::cost {
 
 using namespace spec;
+namespace {
+
+// Returns the largest number of columns of the queries, keys and values of a layer on one tensor
+// rank.
+i64 widest_qkv(const ModelConfig& config, const ParallelConfig& parallel) {
+    i64 widest = 0;
+    for (const LayerConfig& layer : layer_kinds(config)) {
+        widest = std::max(widest, ceil_div(layer.n_groups, parallel.tp) *
+                                      (config.qkv_rows(layer) / layer.n_groups));
+    }
+    return widest;
+}
+
+}  // namespace
 
 i64 cpu_workspace_bytes(const ModelConfig& config, const ParallelConfig& parallel,
                         const StepShape& step, i64 n_threads) {
     // A column reduction needs one row of the widest gradient for each block of rows; a norm needs
     // two rows, for the gradients of its weight and its bias.
-    const i64 groups = ceil_div(config.n_groups, parallel.tp);
-    const i64 widest = std::max({2 * config.hidden, 2 * ceil_div(config.ffn_hidden, parallel.tp),
-                                 groups * (config.qkv_rows() / config.n_groups),
-                                 config.qk_norm ? 4 * config.head_dim : 0});
+    const i64 widest =
+        std::max({2 * config.hidden, 2 * ceil_div(config.ffn_hidden, parallel.tp),
+                  widest_qkv(config, parallel), config.qk_norm ? 4 * config.head_dim : 0});
     const i64 columns =
         ceil_div(step.rows(), reduction_rows) * widest * static_cast<i64>(sizeof(float));
     const i64 flat = max_flat_pieces * static_cast<i64>(sizeof(double));
@@ -46,14 +59,14 @@ namespace {
 // values. The workspace contains an fp32 sum of dQ; two numbers for each query; dK and dV of each
 // head when heads share keys and values; and 16 MiB for the engine. When an engine needs more, the
 // CUDA backend uses its own kernels instead.
-i64 cudnn_attention_bytes(const ModelConfig& config, const StepShape& step, i64 heads,
+i64 cudnn_attention_bytes(const ModelConfig& config, const StepShape& step, const HeadShare& heads,
                           GpuAttention attention) {
     if (attention == GpuAttention::flash || !is_half(step.compute)) return 0;
     if (config.attention_dropout > 0) return 0;  // lm-train's kernels run instead of cuDNN
     constexpr i64 room = i64{16} << 20;
-    const i64 queries = step.micro_batch * heads * round_up(step.seq_length, 128);
+    const i64 queries = step.micro_batch * heads.n_heads * round_up(step.seq_length, 128);
     const i64 sums = 4 * queries * config.head_dim;  // dQ
-    const i64 shared = config.n_groups < config.n_heads ? 2 * 2 * queries * config.head_dim : 0;
+    const i64 shared = heads.n_groups < heads.n_heads ? 2 * 2 * queries * config.head_dim : 0;
     return cuda_piece(sums + shared + 2 * 4 * queries + room);
 }
 
@@ -67,21 +80,25 @@ i64 cuda_workspace_bytes(const ModelConfig& config, const ParallelConfig& parall
     }
     constexpr i64 fp32 = sizeof(float);
     const i64 rows = step.rows();
-    const i64 groups = ceil_div(config.n_groups, parallel.tp);
     // The columns of the widest bias gradient: query, key and value together; gate and up of the
     // MLP together; or the hidden size.
     const i64 widest = std::max({config.hidden, 2 * ceil_div(config.ffn_hidden, parallel.tp),
-                                 groups * (config.qkv_rows() / config.n_groups)});
+                                 widest_qkv(config, parallel)});
     const i64 product =
         cuda_piece(cuda_product_bytes) + cuda_piece(fp32 * column_sum_floats(rows, widest));
     const i64 norm = cuda_piece(fp32 * std::max(norm_gradient_floats(config.hidden),
                                                 column_sum_floats(rows, 2 * config.hidden)));
     const i64 head_norm =
         config.qk_norm ? cuda_piece(fp32 * head_norm_floats(rows, config.head_dim)) : 0;
-    const i64 heads = tensor_share(config, parallel, tp_rank).n_heads;
-    const i64 attention =
-        std::max(cuda_piece(fp32 * cuda_attention_floats(step.micro_batch, heads, step.seq_length)),
-                 cudnn_attention_bytes(config, step, heads, kernels));
+    i64 attention = 0;
+    for (const LayerConfig& layer : layer_kinds(config)) {
+        const HeadShare heads = head_share(config, layer, parallel, tp_rank);
+        attention =
+            std::max({attention,
+                      cuda_piece(fp32 * cuda_attention_floats(step.micro_batch, heads.n_heads,
+                                                              step.seq_length)),
+                      cudnn_attention_bytes(config, step, heads, kernels)});
+    }
     const i64 sums = cuda_piece(cuda_sum_blocks * static_cast<i64>(sizeof(double)));
     return std::max(
         {product, norm, head_norm, attention, sums, cuda_embedding_bytes(rows, config.hidden)});

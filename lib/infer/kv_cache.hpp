@@ -28,20 +28,24 @@ class KvCache {
     void attend(device::Context& context, i64 layer, i64 first, const View& qkv, const View& out);
 
   private:
-    KvCache(const spec::ModelConfig& config, i64 n_blocks, device::Buffer memory,
-            device::Buffer scratch);
+    KvCache(const spec::ModelConfig& config, i64 context);
+    struct Layer {
+        spec::LayerConfig config;
+        i64 in_group;               // H / G
+        i64 first_group;            // groups of all earlier layers
+        std::vector<float> slopes;  // [H]
+    };
     // qkv: [n, (H+2G)*D] fp32
-    void store(device::Context& context, i64 layer, i64 first, const View& qkv);
+    void store(device::Context& context, const Layer& layer, i64 first, const View& qkv);
     struct Rows;
     void attend_rows(const Rows& rows, float* scratch) const;
     // Returns the address of a block in memory: first its keys [D, 64], then its values [64, D].
-    float* block_of(i64 layer, i64 group, i64 block) const;
+    float* block_of(const Layer& layer, i64 group, i64 block) const;
     i64 scratch_floats() const;
 
-    spec::ModelConfig config_;
-    i64 in_group_ = 1;  // H / G
+    i64 head_dim_;
+    std::vector<Layer> layers_;
     i64 n_blocks_ = 0;  // blocks of each layer and group
-    std::vector<float> slopes_;
     device::Buffer memory_;
     device::Buffer scratch_;
 };

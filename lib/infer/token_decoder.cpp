@@ -31,7 +31,11 @@ View TokenDecoder::reserve(DType dtype, const Shape& shape) {
 void TokenDecoder::reserve_activations(i64 context) {
     const spec::ModelConfig& c = weights_->config();
     const i64 n = std::min(most_rows, context);
-    const bool gated = spec::is_gated(c.activation);
+    i64 qkv = 0, up = 0;  // of the widest layer
+    for (const spec::LayerConfig& layer : spec::layer_kinds(c)) {
+        qkv = std::max(qkv, c.qkv_rows(layer));
+        up = std::max(up, spec::is_gated(layer.activation) ? 2 * c.ffn_hidden : c.ffn_hidden);
+    }
     const auto fp32 = [this](const Shape& shape) { return reserve(DType::fp32, shape); };
     const int n_threads = static_cast<cpu::CpuDevice&>(*device_).pool().size();
     workspace_ =
@@ -43,19 +47,20 @@ void TokenDecoder::reserve_activations(i64 context) {
     stream_ = fp32({n, c.hidden});
     normed_ = fp32({n, c.hidden});
     branch_ = fp32({n, c.hidden});
-    qkv_ = fp32({n, c.qkv_rows()});
-    if (c.qk_norm) projected_ = fp32({n, c.qkv_rows()});
+    qkv_ = fp32({n * qkv});
+    if (c.qk_norm) projected_ = fp32({n * qkv});
     attended_ = fp32({n, c.attention_width()});
-    up_ = fp32({n, gated ? 2 * c.ffn_hidden : c.ffn_hidden});
+    up_ = fp32({n * up});
     activated_ = fp32({n, c.ffn_hidden});
     mean_ = fp32({n});
     rstd_ = fp32({n});
     positions_ = reserve(DType::int32, {1, n});
-    if (c.position == spec::PositionEmbedding::rope) {
-        angles_ = fp32({context, c.rotary_dim()});
+    rotary_ = spec::rotary_frequencies(c);
+    for (const auto& [base, scaling] : rotary_) {
+        angles_.push_back(fp32({context, c.rotary_dim()}));
         const std::vector<float> angles =
-            model::rotary_angles(context, c.rotary_dim(), c.rotary_base, c.rope_scaling);
-        device_->copy_from_host(angles_, angles.data());
+            model::rotary_angles(context, c.rotary_dim(), base, scaling);
+        device_->copy_from_host(angles_.back(), angles.data());
     }
     const i64 s = std::clamp<i64>(logits_bytes / 4 / c.vocab_size, 1, n);
     logits_ = fp32({s, c.vocab_size});
@@ -80,7 +85,7 @@ void TokenDecoder::norm(const Add& add, const model::NormParams& params, const V
                .weight = params.weight,
                .bias = params.bias,
                .y = y,
-               .mean = c.normalization == spec::Normalization::rms_norm ? View{} : mean_.rows(0, n),
+               .mean = spec::is_centred(c.normalization) ? mean_.rows(0, n) : View{},
                .rstd = rstd_.rows(0, n),
                .one_plus = c.norm_1p});
 }
@@ -114,29 +119,41 @@ void TokenDecoder::attention(i64 layer, i64 first, const View& x, const View& ou
     const model::AttentionParams& vectors = weights_->vectors().layers[index].attention;
     const i64 n = x[0];
     device::Context call = context();
-    const View qkv = rows_of(qkv_, n);
-    linear(x, matrices.qkv_weight, vectors.qkv_bias, c.qk_norm ? rows_of(projected_, n) : qkv);
-    const Shape batch{1, n, c.qkv_rows()};
+    const spec::LayerConfig own = c.layer(layer);
+    const Shape batch{1, n, c.qkv_rows(own)};
+    const auto shaped = [&](const View& buffer) {
+        return buffer.rows(0, batch.numel()).reshape({n, batch[2]});
+    };
+    const View qkv = shaped(qkv_);
+    linear(x, matrices.qkv_weight, vectors.qkv_bias, c.qk_norm ? shaped(projected_) : qkv);
     if (c.qk_norm) {
         device::head_norm_forward(call, {.norm = c.normalization,
                                          .eps = c.norm_eps,
-                                         .x = rows_of(projected_, n).reshape(batch),
+                                         .x = shaped(projected_).reshape(batch),
                                          .query_weight = vectors.query_norm.weight,
                                          .query_bias = vectors.query_norm.bias,
                                          .key_weight = vectors.key_norm.weight,
                                          .key_bias = vectors.key_norm.bias,
                                          .y = qkv.reshape(batch),
                                          .n_heads = c.n_heads,
-                                         .n_groups = c.n_groups,
+                                         .n_groups = own.n_groups,
                                          .one_plus = c.norm_1p});
     }
-    if (angles_) {
-        device::rotary(call, {.x = qkv.reshape(batch),
-                              .positions = positions_.flat().rows(0, n).reshape({1, n}),
-                              .angles = angles_,
-                              .n_heads = c.n_heads + c.n_groups,
-                              .head_dim = c.head_dim,
-                              .interleaved = c.rotary_interleaved});
+    switch (own.position) {
+        case spec::PositionEmbedding::rope: {
+            const auto table = static_cast<size_t>(spec::index_of(rotary_, own.rotary));
+            device::rotary(call, {.x = qkv.reshape(batch),
+                                  .positions = positions_.flat().rows(0, n).reshape({1, n}),
+                                  .angles = angles_[table],
+                                  .n_heads = c.n_heads + own.n_groups,
+                                  .head_dim = c.head_dim,
+                                  .interleaved = c.rotary_interleaved});
+            break;
+        }
+        case spec::PositionEmbedding::absolute:  // embed() has added them
+        case spec::PositionEmbedding::alibi:     // KvCache adds the slopes
+        case spec::PositionEmbedding::none:
+            break;
     }
     const View attended = rows_of(attended_, n);
     cache_.attend(call, layer, first, qkv, attended);
@@ -144,12 +161,14 @@ void TokenDecoder::attention(i64 layer, i64 first, const View& x, const View& ou
 }
 
 void TokenDecoder::mlp(i64 layer, const View& x, const View& out) {
-    const spec::Activation activation = weights_->config().activation;
+    const spec::ModelConfig& c = weights_->config();
+    const spec::Activation activation = c.layer(layer).activation;
     const auto index = static_cast<size_t>(layer);
     const model::MlpParams& matrices = weights_->matrices().layers[index].mlp;
     const model::MlpParams& vectors = weights_->vectors().layers[index].mlp;
     device::Context call = context();
-    const View up = rows_of(up_, x[0]);
+    const i64 width = spec::is_gated(activation) ? 2 * c.ffn_hidden : c.ffn_hidden;
+    const View up = up_.rows(0, x[0] * width).reshape({x[0], width});
     const View activated = rows_of(activated_, x[0]);
     linear(x, matrices.up_weight, vectors.up_bias, up);
     if (spec::is_gated(activation)) {

@@ -61,17 +61,18 @@ class TokenDecoder {
     View stream_;     // [n, C] fp32: the residual stream
     View normed_;     // [n, C] fp32
     View branch_;     // [n, C] fp32
-    View qkv_;        // [n, (H+2G)*D] fp32
-    View projected_;  // [n, (H+2G)*D] fp32: query and key before their norm, or none
+    View qkv_;        // [n * (H+2G)*D] fp32, of the widest layer
+    View projected_;  // [n * (H+2G)*D] fp32: query and key before their norm, or none
     View attended_;   // [n, H*D] fp32
-    View up_;         // [n, U] fp32
+    View up_;         // [n * U] fp32, of the widest layer
     View activated_;  // [n, F] fp32
     View mean_;       // [n] fp32
     View rstd_;       // [n] fp32
     View positions_;  // [1, n] int32
-    View angles_;     // [P, E] fp32, or none
-    View logits_;     // [S, V] fp32
-    View row_stats_;  // [3, S] fp32: maximum, sum, target logit
+    std::vector<spec::RotaryFrequencies> rotary_;
+    std::vector<View> angles_;  // [P, E] fp32, for each of rotary_
+    View logits_;               // [S, V] fp32
+    View row_stats_;            // [3, S] fp32: maximum, sum, target logit
 };
 
 }  // namespace lm::infer

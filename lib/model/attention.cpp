@@ -29,12 +29,12 @@ View Attention::forward(const Pass& pass, const View& x, const AttentionActivati
     device::attention_forward(pass.context, {.qkv = act.qkv,
                                              .out = act.out,
                                              .lse = act.lse,
-                                             .n_heads = pass.setup.share.n_heads,
-                                             .n_groups = pass.setup.share.n_groups,
+                                             .n_heads = layer_.heads.n_heads,
+                                             .n_groups = layer_.heads.n_groups,
                                              .head_dim = pass.setup.config.head_dim,
                                              .scale = scale_of(pass),
-                                             .doc_start = pass.inputs.doc_start,
-                                             .alibi_slopes = pass.setup.scratch.alibi_slopes,
+                                             .doc_start = first_keys(pass, act.qkv),
+                                             .alibi_slopes = slopes(pass),
                                              .dropout = dropout(pass)});
     return row_linear_forward(
         pass, {.x = as_rows(act.out), .w = weight_.output_weight, .bias = weight_.output_bias});
@@ -42,28 +42,28 @@ View Attention::forward(const Pass& pass, const View& x, const AttentionActivati
 
 View Attention::backward(const Pass& pass, const View& dbranch, const View& x,
                          const AttentionActivations& act) const {
-    const Scratch& scratch = pass.setup.scratch;
-    row_linear_backward(pass,
-                        {.dy = dbranch,
-                         .x = as_rows(act.out),
-                         .dw = grad_.output_weight,
-                         .dbias = grad_.output_bias,
-                         .input = {.w = weight_.output_weight, .dx = as_rows(scratch.dattention)}});
-    device::attention_backward(pass.context, {.dout = scratch.dattention,
+    const View dout = part_like(pass.setup.scratch.dattention, act.out);
+    const View dqkv = part_like(pass.setup.scratch.dqkv, act.qkv);
+    row_linear_backward(pass, {.dy = dbranch,
+                               .x = as_rows(act.out),
+                               .dw = grad_.output_weight,
+                               .dbias = grad_.output_bias,
+                               .input = {.w = weight_.output_weight, .dx = as_rows(dout)}});
+    device::attention_backward(pass.context, {.dout = dout,
                                               .qkv = act.qkv,
                                               .out = act.out,
                                               .lse = act.lse,
-                                              .dqkv = scratch.dqkv,
-                                              .n_heads = pass.setup.share.n_heads,
-                                              .n_groups = pass.setup.share.n_groups,
+                                              .dqkv = dqkv,
+                                              .n_heads = layer_.heads.n_heads,
+                                              .n_groups = layer_.heads.n_groups,
                                               .head_dim = pass.setup.config.head_dim,
                                               .scale = scale_of(pass),
-                                              .doc_start = pass.inputs.doc_start,
-                                              .alibi_slopes = scratch.alibi_slopes,
+                                              .doc_start = first_keys(pass, act.qkv),
+                                              .alibi_slopes = slopes(pass),
                                               .dropout = dropout(pass)});
-    rotate(pass, scratch.dqkv, true);
-    normalize_backward(pass, scratch.dqkv, act);
-    return column_linear_backward(pass, {.dy = as_rows(scratch.dqkv),
+    rotate(pass, dqkv, true);
+    normalize_backward(pass, dqkv, act);
+    return column_linear_backward(pass, {.dy = as_rows(dqkv),
                                          .x = x,
                                          .w = weight_.qkv_weight,
                                          .dw = grad_.qkv_weight,
@@ -81,8 +81,8 @@ void Attention::normalize(const Pass& pass, const AttentionActivations& act) con
                                              .key_weight = weight_.key_norm.weight,
                                              .key_bias = weight_.key_norm.bias,
                                              .y = act.qkv,
-                                             .n_heads = pass.setup.share.n_heads,
-                                             .n_groups = pass.setup.share.n_groups,
+                                             .n_heads = layer_.heads.n_heads,
+                                             .n_groups = layer_.heads.n_groups,
                                              .one_plus = config.norm_1p});
 }
 
@@ -101,8 +101,8 @@ void Attention::normalize_backward(const Pass& pass, const View& dqkv,
                                               .dquery_bias = grad_.query_norm.bias,
                                               .dkey_weight = grad_.key_norm.weight,
                                               .dkey_bias = grad_.key_norm.bias,
-                                              .n_heads = pass.setup.share.n_heads,
-                                              .n_groups = pass.setup.share.n_groups,
+                                              .n_heads = layer_.heads.n_heads,
+                                              .n_groups = layer_.heads.n_groups,
                                               .one_plus = config.norm_1p,
                                               .accumulate = pass.accumulate});
 }
@@ -124,19 +124,43 @@ void Attention::warm_up(comm::Group& group) const {
 }
 
 void Attention::rotate(const Pass& pass, const View& qkv, bool inverse) const {
-    if (pass.setup.config.position != spec::PositionEmbedding::rope) return;
+    if (!is_rotary(layer_.config.position)) return;
+    const View& positions = pass.inputs.positions;
+    const i64 t = positions[1];
     device::rotary(pass.context, {.x = qkv,
-                                  .positions = pass.inputs.positions,
-                                  .angles = pass.setup.scratch.rotary_angles,
-                                  .n_heads = pass.setup.share.n_heads + pass.setup.share.n_groups,
+                                  .positions = positions,
+                                  .angles = pass.setup.scratch.rotary_angles.rows(
+                                      layer_.rotary * t, (layer_.rotary + 1) * t),
+                                  .n_heads = layer_.heads.n_heads + layer_.heads.n_groups,
                                   .head_dim = pass.setup.config.head_dim,
                                   .inverse = inverse,
                                   .interleaved = pass.setup.config.rotary_interleaved});
 }
 
+View Attention::first_keys(const Pass& pass, const View& qkv) const {
+    const View& all = pass.inputs.doc_start;
+    return all ? all.rows(layer_.window * qkv[0], (layer_.window + 1) * qkv[0]) : View{};
+}
+
+View Attention::slopes(const Pass& pass) const {
+    switch (layer_.config.position) {
+        case spec::PositionEmbedding::alibi:
+            return pass.setup.scratch.alibi_slopes.rows(
+                layer_.heads.first_head, layer_.heads.first_head + layer_.heads.n_heads);
+        case spec::PositionEmbedding::absolute:
+        case spec::PositionEmbedding::rope:
+        case spec::PositionEmbedding::none:
+            return {};
+    }
+    __builtin_unreachable();
+}
+
 // Returns the dropout of the attention probabilities.
 device::Dropout Attention::dropout(const Pass& pass) const {
-    return pass.dropout(pass.setup.config.attention_dropout, layer_, device::attention_site);
+    device::Dropout dropout =
+        pass.dropout(pass.setup.config.attention_dropout, layer_.number, device::attention_site);
+    dropout.first_head = layer_.heads.first_head;
+    return dropout;
 }
 
 }  // namespace lm::model

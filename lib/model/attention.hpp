@@ -28,8 +28,8 @@ struct AttentionActivations {
 
 class Attention {
   public:
-    // `layer`: the global number of the layer, which is the key of its dropout.
-    Attention(const AttentionParams& weights, const AttentionParams& gradients, i64 layer)
+    Attention(const AttentionParams& weights, const AttentionParams& gradients,
+              const LayerSetup& layer)
         : weight_(weights), grad_(gradients), layer_(layer) {}
 
     // Returns the branch, [R, C] compute, in scratch.branch. x: [R, C] compute.
@@ -62,10 +62,15 @@ class Attention {
     // Rotates queries and keys of qkv, [B, T, (H+2G)*D] compute, in place by the rotary embedding.
     // `inverse` rotates gradients back. Does nothing for other position embeddings.
     void rotate(const Pass& pass, const View& qkv, bool inverse) const;
+    // Returns the first keys of the queries in the layer's window, [B, T] int32, or none.
+    // qkv: [B, T, (H+2G)*D] compute.
+    View first_keys(const Pass& pass, const View& qkv) const;
+    // Returns the ALiBi slopes of this rank's heads, [H] fp32, or none.
+    View slopes(const Pass& pass) const;
     device::Dropout dropout(const Pass& pass) const;
 
     AttentionParams weight_, grad_;
-    i64 layer_;
+    LayerSetup layer_;
 };
 
 }  // namespace lm::model

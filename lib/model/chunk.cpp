@@ -62,13 +62,23 @@ GptChunk::GptChunk(const ChunkSetup& setup, const Params& weights, const Params&
              "expected weights of {} layers, got {}", part_.n_layers(), weights.layers.size());
     setup_.share = spec::tensor_share(setup.config, setup.parallel, setup_.tensor.rank());
     if (part_.embedding) embedding_ = Embedding(weights.embedding, gradients.embedding);
+    const std::vector<i64> windows = spec::windows(setup.config);
+    const std::vector<spec::RotaryFrequencies> rotary = spec::rotary_frequencies(setup.config);
     for (i64 layer = 0; layer < part_.n_layers(); ++layer) {
         const LayerParams& w = weights.layers[static_cast<size_t>(layer)];
         const LayerParams& g = gradients.layers[static_cast<size_t>(layer)];
+        const i64 number = part_.first_layer + layer;
+        const spec::LayerConfig config = setup.config.layer(number);
+        const LayerSetup own{
+            .number = number,
+            .config = config,
+            .heads = spec::head_share(setup.config, config, setup.parallel, setup_.tensor.rank()),
+            .window = spec::index_of(windows, config.window),
+            .rotary = spec::index_of(rotary, config.rotary)};
         layers_.push_back({.attention_norm = {w.attention_norm, g.attention_norm},
-                           .attention = {w.attention, g.attention, part_.first_layer + layer},
+                           .attention = {w.attention, g.attention, own},
                            .mlp_norm = {w.mlp_norm, g.mlp_norm},
-                           .mlp = {w.mlp, g.mlp}});
+                           .mlp = {w.mlp, g.mlp, config.activation}});
     }
     if (!part_.head) return;
     final_norm_ = ResidualNorm(weights.final_norm, gradients.final_norm);

@@ -22,8 +22,8 @@ struct MlpActivations {
 
 class Mlp {
   public:
-    Mlp(const MlpParams& weights, const MlpParams& gradients)
-        : weight_(weights), grad_(gradients) {}
+    Mlp(const MlpParams& weights, const MlpParams& gradients, spec::Activation activation)
+        : weight_(weights), grad_(gradients), activation_(activation) {}
 
     // forward_up() and forward_down() are the two halves of the forward pass. They are separate
     // because recomputation of activations needs only the first half. x: [R, C] compute.
@@ -47,6 +47,7 @@ class Mlp {
 
   private:
     MlpParams weight_, grad_;
+    spec::Activation activation_;
 };
 
 }  // namespace lm::model

@@ -55,7 +55,8 @@ LayerParams ParamMap::bind_layer(i64 layer, const View& flat) const {
     const auto name = [layer](std::string_view suffix) {
         return fmt::format("layers.{}.{}", layer, suffix);
     };
-    const std::string up = spec::is_gated(config_.activation) ? "mlp.gate_up" : "mlp.up";
+    const std::string up =
+        spec::is_gated(config_.layer(layer).activation) ? "mlp.gate_up" : "mlp.up";
     return {.attention_norm = find_norm(name("attention.norm"), flat),
             .attention = {.qkv_weight = find_block(name("attention.qkv.weight"), flat),
                           .qkv_bias = find_block(name("attention.qkv.bias"), flat),

@@ -26,9 +26,11 @@ struct MicroBatchInputs {
     View positions;  // [B, T] int32; chunks with the embedding, and all with rotary embedding
     // [N] int32, on GPUs: row numbers sorted by token, and by position if positions are learned.
     View token_order, position_order;
-    View targets;     // [B, T] int32; chunks with the head
-    View loss_mask;   // [B, T] fp32; chunks with the head
-    View doc_start;   // [B, T] int32: first key that each query attends to; none: key 0
+    View targets;    // [B, T] int32; chunks with the head
+    View loss_mask;  // [B, T] fp32; chunks with the head
+    // [W * B, T] int32: first key that each query attends to; none: key 0. For each of the W
+    // windows of the model (spec::windows()) B samples.
+    View doc_start;
     View sample_ids;  // [B] int64: global sample numbers, the key of dropout
 };
 
@@ -41,10 +43,12 @@ struct Scratch {
     View dbranch;    // [R, C] compute: gradient of a branch before its dropout
     View dnorm;      // [N, C] compute: gradient of a norm's output
     // Attention.
-    View dattention;     // [B, T, H*D] compute
-    View dqkv;           // [B, T, (H+2G)*D] compute
-    View rotary_angles;  // [T, E] fp32; constants (model/positions.hpp), or none
-    View alibi_slopes;   // [H] fp32; constants, or none
+    View dattention;  // [B, T, H*D] compute
+    View dqkv;        // [B, T, (H+2G)*D] compute
+    // [K * T, E] fp32: constants (model/positions.hpp), or none. For each of the K frequencies of
+    // the model (spec::rotary_frequencies()) T positions.
+    View rotary_angles;
+    View alibi_slopes;  // [heads of all tensor ranks] fp32; constants, or none
     // MLP.
     View dmlp;    // [N, U] compute: gradient of the up projection's output
     View dgated;  // [N, F] compute: gradient of a gated activation's output, or none
@@ -78,13 +82,28 @@ enum StepSum : int {
 // The configuration and memory that all modules of a chunk share.
 struct ModuleSetup {
     spec::ModelConfig config;
-    spec::TensorShare share;  // heads, feed-forward columns and vocabulary rows of this tensor rank
+    spec::TensorShare share;  // feed-forward columns and vocabulary rows of this tensor rank
     TensorParallel tensor;
     bool selective_recompute = false;
     i64 tensor_comm_sms = 0;  // SMs reserved for tensor-parallel collectives that overlap GEMMs
     u64 seed = 0;             // seed of dropout
     Scratch scratch;
 };
+
+// The properties of one layer.
+struct LayerSetup {
+    i64 number = 0;  // of the whole model: the key of the layer's dropout
+    spec::LayerConfig config;
+    spec::HeadShare heads;  // of this tensor rank
+    i64 window = 0;         // index in spec::windows()
+    i64 rotary = 0;         // index in spec::rotary_frequencies()
+};
+
+// Returns the first elements of `scratch` as [...] compute with the shape of `like`. Scratch has
+// the size of the layer that needs most.
+inline View part_like(const View& scratch, const View& like) {
+    return scratch.flat().rows(0, like.numel()).reshape(like.shape);
+}
 
 // One micro-batch's forward or backward pass through a chunk.
 struct Pass {
@@ -108,7 +127,6 @@ inline device::Dropout Pass::dropout(double p, i64 layer, device::DropoutSite si
             .layer = static_cast<i32>(layer),
             .site = site,
             .sample_ids = inputs.sample_ids,
-            .first_head = setup.share.first_head,
             .first_row = setup.tensor.first_row(residual_rows),
             .sample_rows = all_rows / inputs.sample_ids[0]};
 }

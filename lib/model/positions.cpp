@@ -51,26 +51,30 @@ std::vector<float> alibi_slopes(i64 n_heads) {
     return slopes;
 }
 
-void write_position_constants(const spec::ModelConfig& config, i64 first_head,
-                              device::Device& device, const Scratch& scratch) {
-    if (const View& view = scratch.rotary_angles) {
-        const std::vector<float> angles =
-            rotary_angles(view[0], config.rotary_dim(), config.rotary_base, config.rope_scaling);
-        device.copy_from_host(view, angles.data());
+void write_position_constants(const spec::ModelConfig& config, device::Device& device,
+                              const Scratch& scratch) {
+    const std::vector<spec::RotaryFrequencies> tables = spec::rotary_frequencies(config);
+    for (i64 i = 0; i < std::ssize(tables); ++i) {
+        const auto& [base, scaling] = tables[static_cast<size_t>(i)];
+        const i64 n = scratch.rotary_angles[0] / std::ssize(tables);
+        const std::vector<float> angles = rotary_angles(n, config.rotary_dim(), base, scaling);
+        device.copy_from_host(scratch.rotary_angles.rows(i * n, (i + 1) * n), angles.data());
     }
     if (const View& view = scratch.alibi_slopes) {
-        device.copy_from_host(view, alibi_slopes(config.n_heads).data() + first_head);
+        device.copy_from_host(view, alibi_slopes(config.n_heads).data());
     }
 }
 
 void limit_to_window(std::span<i32> starts, i64 seq_length, i64 window) {
+    if (window == 0) return;
     for (size_t i = 0; i < starts.size(); ++i) {
         const i64 query = static_cast<i64>(i) % seq_length;
         starts[i] = std::max(starts[i], static_cast<i32>(std::max<i64>(query - window + 1, 0)));
     }
 }
 
-void write_positions(device::Device& device, const MicroBatchInputs& inputs, i64 window) {
+void write_positions(device::Device& device, const MicroBatchInputs& inputs,
+                     std::span<const i64> windows) {
     if (const View& positions = inputs.positions) {
         std::vector<i32> host(static_cast<size_t>(positions.numel()));
         for (size_t i = 0; i < host.size(); ++i) {
@@ -88,19 +92,22 @@ void write_positions(device::Device& device, const MicroBatchInputs& inputs, i64
         }
         device.copy_from_host(order, host.data());
     }
-    if (!inputs.doc_start || window == 0) return;
-    const std::vector<i32> zeros(static_cast<size_t>(inputs.doc_start.numel()));
-    copy_starts(device, inputs.doc_start, zeros, window);
+    if (!inputs.doc_start) return;
+    const std::vector<i32> zeros(
+        static_cast<size_t>(inputs.doc_start.numel() / std::ssize(windows)));
+    copy_starts(device, inputs.doc_start, zeros, windows);
 }
 
 void copy_starts(device::Device& device, const View& doc_start, std::span<const i32> starts,
-                 i64 window) {
+                 std::span<const i64> windows) {
     if (!doc_start || starts.empty()) return;
-    if (window == 0) return device.copy_from_host(doc_start, starts.data());
+    const i64 n_samples = doc_start[0] / std::ssize(windows);
     thread_local std::vector<i32> limited;  // a step allocates nothing
-    limited.assign(starts.begin(), starts.end());
-    limit_to_window(limited, doc_start[1], window);
-    device.copy_from_host(doc_start, limited.data());
+    for (i64 i = 0; i < std::ssize(windows); ++i) {
+        limited.assign(starts.begin(), starts.end());
+        limit_to_window(limited, doc_start[1], windows[static_cast<size_t>(i)]);
+        device.copy_from_host(doc_start.rows(i * n_samples, (i + 1) * n_samples), limited.data());
+    }
 }
 
 }  // namespace lm::model

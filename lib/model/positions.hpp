@@ -22,23 +22,23 @@ std::vector<float> rotary_angles(i64 n_positions, i64 rotary_dim, double base, d
 // next power of two.
 std::vector<float> alibi_slopes(i64 n_heads);
 
-// Writes the constants for which `scratch` has views. The first ALiBi slope is the slope of global
-// head `first_head`.
-void write_position_constants(const spec::ModelConfig& config, i64 first_head,
-                              device::Device& device, const Scratch& scratch);
+// Writes the constants for which `scratch` has views.
+void write_position_constants(const spec::ModelConfig& config, device::Device& device,
+                              const Scratch& scratch);
 
 // Applies an attention window: raises the first key of query t to at least t - window + 1. starts:
-// B samples of T = seq_length tokens.
+// B samples of T = seq_length tokens. A window of 0 is no limit.
 void limit_to_window(std::span<i32> starts, i64 seq_length, i64 window);
 
 // Writes the inputs that a batch without positions and first keys needs: positions 0 to T - 1 with
-// their order, and the first keys of an attention window, if `window` is above 0.
-void write_positions(device::Device& device, const MicroBatchInputs& inputs, i64 window);
+// their order, and the first keys of the windows (spec::windows()).
+void write_positions(device::Device& device, const MicroBatchInputs& inputs,
+                     std::span<const i64> windows);
 
-// Copies `starts`, the first keys of a batch's queries, limited to an attention window if `window`
-// is above 0. Does nothing for a batch without first keys.
-// doc_start: [B, T] int32 or none; starts: B * T or none.
+// Copies `starts`, the first keys of a batch's queries, limited to each window (spec::windows()).
+// Does nothing for a batch without first keys.
+// doc_start: [windows * B, T] int32 or none; starts: B * T or none.
 void copy_starts(device::Device& device, const View& doc_start, std::span<const i32> starts,
-                 i64 window);
+                 std::span<const i64> windows);
 
 }  // namespace lm::model

@@ -57,6 +57,45 @@ i64 ModelConfig::rotary_dim() const {
     return static_cast<i64>(static_cast<double>(head_dim) * rotary_percent);
 }
 
+LayerConfig ModelConfig::layer(i64 index) const {
+    (void)index;
+    return {.n_groups = n_groups,
+            .position = position,
+            .rotary = {rotary_base, rope_scaling},
+            .window = window,
+            .activation = activation};
+}
+
+namespace {
+
+template <typename Value>
+void add_once(std::vector<Value>& values, const Value& value) {
+    if (std::ranges::find(values, value) == values.end()) values.push_back(value);
+}
+
+}  // namespace
+
+std::vector<LayerConfig> layer_kinds(const ModelConfig& config) {
+    std::vector<LayerConfig> kinds;
+    for (i64 i = 0; i < config.n_layers; ++i) add_once(kinds, config.layer(i));
+    return kinds;
+}
+
+std::vector<i64> windows(const ModelConfig& config) {
+    std::vector<i64> all;
+    for (i64 i = 0; i < config.n_layers; ++i) add_once(all, config.layer(i).window);
+    return all;
+}
+
+std::vector<RotaryFrequencies> rotary_frequencies(const ModelConfig& config) {
+    std::vector<RotaryFrequencies> all;
+    for (i64 i = 0; i < config.n_layers; ++i) {
+        const LayerConfig layer = config.layer(i);
+        if (is_rotary(layer.position)) add_once(all, layer.rotary);
+    }
+    return all;
+}
+
 void ModelConfig::resolve() {
     check_at_least("--num-layers", n_layers, 1);
     constexpr i64 max_layers =

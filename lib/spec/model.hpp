@@ -2,8 +2,10 @@
 // The hyper-parameters of a model.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <string_view>
+#include <vector>
 
 #include "base/named.hpp"
 #include "base/types.hpp"
@@ -62,6 +64,23 @@ constexpr bool is_centred(Normalization normalization) {
     __builtin_unreachable();
 }
 
+// The frequencies of rotary positions.
+struct RotaryFrequencies {
+    double base = 10000.0;
+    double scaling = 0;  // Llama 3.1's factor; 0: no scaling
+    friend bool operator==(const RotaryFrequencies&, const RotaryFrequencies&) = default;
+};
+
+// The properties that may differ from layer to layer. ModelConfig::layer() derives them.
+struct LayerConfig {
+    i64 n_groups = 0;  // G, key-value groups
+    PositionEmbedding position = PositionEmbedding::absolute;
+    RotaryFrequencies rotary;
+    i64 window = 0;  // keys that a query sees, its own included; 0: no limit
+    Activation activation = Activation::gelu_tanh;
+    friend bool operator==(const LayerConfig&, const LayerConfig&) = default;
+};
+
 struct ModelConfig {
     i64 n_layers = 0;
     i64 hidden = 0;         // C
@@ -95,11 +114,28 @@ struct ModelConfig {
     // value is invalid.
     void resolve();
 
-    i64 qkv_rows() const { return (n_heads + 2 * n_groups) * head_dim; }
+    // Returns the properties of layer `index` of the whole model. All layers are equal.
+    LayerConfig layer(i64 index) const;
+
+    i64 qkv_rows(const LayerConfig& layer) const {
+        return (n_heads + 2 * layer.n_groups) * head_dim;
+    }
     i64 attention_width() const { return n_heads * head_dim; }
     // Returns the number of elements of a head that rotary positions rotate.
     i64 rotary_dim() const;
     bool has_qkv_bias() const { return linear_bias || qkv_bias; }
 };
+
+// Return the different layers, windows and rotary frequencies of a model, in the order of their
+// first layers. The memory of a run has the constants and inputs of attention for each of these
+// windows and frequencies.
+std::vector<LayerConfig> layer_kinds(const ModelConfig& config);
+std::vector<i64> windows(const ModelConfig& config);
+std::vector<RotaryFrequencies> rotary_frequencies(const ModelConfig& config);
+// Returns the index of `value` in one of these lists; the length of the list without the value.
+template <typename Value>
+i64 index_of(const std::vector<Value>& values, const Value& value) {
+    return std::ranges::find(values, value) - values.begin();
+}
 
 }  // namespace lm::spec

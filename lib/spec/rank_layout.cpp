@@ -24,16 +24,20 @@ i64 first_granule(i64 n, const ParallelConfig& parallel, i64 tp_rank) {
 
 }  // namespace
 
+HeadShare head_share(const ModelConfig& config, const LayerConfig& layer,
+                     const ParallelConfig& parallel, i64 tp_rank) {
+    const i64 begin = first_granule(layer.n_groups, parallel, tp_rank);
+    const i64 end = first_granule(layer.n_groups, parallel, tp_rank + 1);
+    const i64 heads_in_group = config.n_heads / layer.n_groups;
+    return {.n_heads = (end - begin) * heads_in_group,
+            .n_groups = end - begin,
+            .first_head = begin * heads_in_group};
+}
+
 TensorShare tensor_share(const ModelConfig& config, const ParallelConfig& parallel, i64 tp_rank) {
-    const auto cut = [&](i64 n) {
-        return first_granule(n, parallel, tp_rank + 1) - first_granule(n, parallel, tp_rank);
-    };
-    const i64 heads_in_group = config.n_heads / config.n_groups;
     TensorShare share;
-    share.n_groups = cut(config.n_groups);
-    share.n_heads = share.n_groups * heads_in_group;
-    share.first_head = first_granule(config.n_groups, parallel, tp_rank) * heads_in_group;
-    share.ffn = cut(config.ffn_hidden);
+    share.ffn = first_granule(config.ffn_hidden, parallel, tp_rank + 1) -
+                first_granule(config.ffn_hidden, parallel, tp_rank);
     share.vocab_rows = padded_vocab(config, parallel) / parallel.tp;
     share.vocab_start = tp_rank * share.vocab_rows;
     share.n_vocab = std::clamp<i64>(config.vocab_size - share.vocab_start, 0, share.vocab_rows);
@@ -135,24 +139,21 @@ std::vector<StateRanges> state_ranges(OptimizerKind optimizer, const std::vector
     return states;
 }
 
-void ElementCount::add(const ElementCount& unit, i64 n) {
-    tensors += checked_mul(n, unit.tensors);
-    aligned += checked_mul(n, unit.aligned);
-    for (size_t i = 0; i < with_state.size(); ++i) {
-        with_state[i] += checked_mul(n, unit.with_state[i]);
-    }
+void ElementCount::add(const ElementCount& unit) {
+    tensors += unit.tensors;
+    aligned += unit.aligned;
+    for (size_t i = 0; i < with_state.size(); ++i) with_state[i] += unit.with_state[i];
 }
 
 RankElements rank_elements(const ModelConfig& config, const ParallelConfig& parallel, i64 tp_rank,
                            OptimizerKind optimizer) {
-    ModelConfig one_layer = config;  // all layers have the same shapes
-    one_layer.n_layers = 1;
     const ParallelConfig whole{.tp = parallel.tp,
                                .vocab_divisible_by = parallel.vocab_divisible_by,
                                .pad_vocab_to = parallel.pad_vocab_to};
-    const std::vector<TensorSpec> table = tensor_table(one_layer);
-    const RankLayout layout = rank_layout(one_layer, table, whole, tp_rank, 0);
+    const std::vector<TensorSpec> table = tensor_table(config);
+    const RankLayout layout = rank_layout(config, table, whole, tp_rank, 0);
     RankElements elements;
+    elements.layers.resize(static_cast<size_t>(config.n_layers));
     for (size_t i = 0; i < layout.tensors.size(); ++i) {
         const LocalTensor& tensor = layout.tensors[i];
         const i64 end =
@@ -169,7 +170,7 @@ RankElements rank_elements(const ModelConfig& config, const ParallelConfig& para
         // The count of a unit includes the gap after its last tensor.
         const ElementCount count = counted(end - tensor.offset);
         if (spec.place == Place::embedding) elements.embedding.add(count);
-        if (spec.place == Place::layer) elements.layer.add(count);
+        if (spec.place == Place::layer) elements.layers[static_cast<size_t>(spec.layer)].add(count);
         if (spec.place == Place::head) elements.head.add(count);
         if (spec.tied_head)
             elements.head_copy.add(counted(round_up(tensor.numel(), block_alignment)));
@@ -179,7 +180,11 @@ RankElements rank_elements(const ModelConfig& config, const ParallelConfig& para
 
 ElementCount RankElements::of(const std::vector<ModelPart>& parts) const {
     ElementCount count;
-    for (const ModelPart& part : parts) count.add(layer, part.n_layers());
+    for (const ModelPart& part : parts) {
+        for (i64 layer = part.first_layer; layer < part.end_layer; ++layer) {
+            count.add(layers[static_cast<size_t>(layer)]);
+        }
+    }
     if (parts.front().embedding) count.add(embedding);
     if (parts.back().head) {
         count.add(head);

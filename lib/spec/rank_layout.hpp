@@ -74,8 +74,7 @@ struct ElementCount {
     // For each of all_states: the elements of the tensors that have this state, with their gaps.
     std::array<i64, all_states.size()> with_state{};
 
-    // Adds the counts of `n` equal units.
-    void add(const ElementCount& unit, i64 n = 1);
+    void add(const ElementCount& unit);
 };
 
 // The elements of each unit of a model on one tensor rank. of() counts the elements of a stage
@@ -83,7 +82,7 @@ struct ElementCount {
 // layouts calls of() often.
 struct RankElements {
     ElementCount embedding;
-    ElementCount layer;  // each layer
+    std::vector<ElementCount> layers;
     ElementCount head;
     ElementCount head_copy;  // the copy of a tied embedding on the last of several stages
     // Returns the element count of a stage with these parts. It is equal to the count in the
@@ -94,14 +93,20 @@ struct RankElements {
 RankElements rank_elements(const ModelConfig& config, const ParallelConfig& parallel, i64 tp_rank,
                            OptimizerKind optimizer = OptimizerKind::adam);
 
-// The heads, MLP columns and vocabulary rows of a tensor rank. Between two ranks, n_groups and ffn
-// differ by at most 1, and n_heads by at most the heads of one group. vocab_rows is equal on all
-// ranks.
-struct TensorShare {
+// The heads of a layer on a tensor rank. Between two ranks, n_groups differs by at most 1, and
+// n_heads by at most the heads of one group.
+struct HeadShare {
     i64 n_heads = 0;
     i64 n_groups = 0;
+    i64 first_head = 0;  // global index of local head 0
+};
+HeadShare head_share(const ModelConfig& config, const LayerConfig& layer,
+                     const ParallelConfig& parallel, i64 tp_rank);
+
+// The MLP columns and vocabulary rows of a tensor rank. Between two ranks, ffn differs by at most
+// 1. vocab_rows is equal on all ranks.
+struct TensorShare {
     i64 ffn = 0;          // columns of the MLP
-    i64 first_head = 0;   // global index of local head 0
     i64 vocab_rows = 0;   // rows of the word embedding in memory
     i64 vocab_start = 0;  // global index of row 0
     i64 n_vocab = 0;      // rows that are not padding

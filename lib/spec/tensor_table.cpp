@@ -115,12 +115,13 @@ class TableBuilder {
     void attention(i64 layer) {
         const std::string prefix = fmt::format("layers.{}.attention.", layer);
         const i64 d = config_.head_dim;
-        const i64 heads_per_group = config_.n_heads / config_.n_groups;
+        const i64 n_groups = config_.layer(layer).n_groups;
+        const i64 heads_per_group = config_.n_heads / n_groups;
         norm(prefix + "norm", Place::layer, layer);
         column_parallel(prefix, "qkv",
                         {{"query", config_.n_heads * d, heads_per_group * d},
-                         {"key", config_.n_groups * d, d},
-                         {"value", config_.n_groups * d, d}},
+                         {"key", n_groups * d, d},
+                         {"value", n_groups * d, d}},
                         layer, config_.has_qkv_bias());
         if (config_.qk_norm) {
             norm(prefix + "query_norm", Place::layer, layer, d);
@@ -132,7 +133,7 @@ class TableBuilder {
     void mlp(i64 layer) {
         const std::string prefix = fmt::format("layers.{}.mlp.", layer);
         norm(prefix + "norm", Place::layer, layer);
-        if (is_gated(config_.activation)) {
+        if (is_gated(config_.layer(layer).activation)) {
             column_parallel(prefix, "gate_up",
                             {{"gate", config_.ffn_hidden, 1}, {"up", config_.ffn_hidden, 1}}, layer,
                             config_.linear_bias);
@@ -155,21 +156,19 @@ std::vector<TensorSpec> tensor_table(const ModelConfig& config) {
 }
 
 ParameterCount count_parameters(const ModelConfig& config) {
-    ModelConfig one_layer = config;  // all layers have the same shapes
-    one_layer.n_layers = 1;
     ParameterCount count;
-    for (const TensorSpec& tensor : tensor_table(one_layer)) {
+    for (const TensorSpec& tensor : tensor_table(config)) {
         const i64 n = tensor.shape.numel();
         if (tensor.place == Place::embedding) {
             count.embedding += n;
         } else if (tensor.name == "head.weight") {
             count.head += n;
         } else if (tensor.name.find("norm.") != std::string::npos) {
-            count.norm += checked_mul(n, tensor.place == Place::layer ? config.n_layers : 1);
+            count.norm += n;
         } else if (tensor.name.find(".attention.") != std::string::npos) {
-            count.attention += checked_mul(n, config.n_layers);
+            count.attention += n;
         } else {
-            count.mlp += checked_mul(n, config.n_layers);
+            count.mlp += n;
         }
     }
     return count;

@@ -48,9 +48,9 @@ bool is_recomputed(const Recompute& recompute, const PlacedActivation& a,
 // computed.
 void check_no_overlap(const ModelConfig& config, const ParallelConfig& parallel,
                       const StepShape& shape, i64 pp_rank) {
-    std::map<std::string, ActivationSpec> specs;
+    std::map<std::string_view, ActivationSpec> specs;
     for (const ActivationSpec& spec : activation_table(config, parallel, shape)) {
-        CHECK(specs.emplace(spec.name, spec).second);
+        CHECK(specs.emplace(spec.name, spec).second == (spec.layer <= 0));
     }
     const StageShape stage = stage_shape(config, parallel, shape, pp_rank);
     const ActivationPlan plan = plan_activations(config, parallel, shape, stage);
@@ -88,7 +88,7 @@ void check_no_overlap(const ModelConfig& config, const ParallelConfig& parallel,
             const bool together =
                 (of_a.forward && of_b.forward) || (of_a.backward && of_b.backward);
             const bool overlap = a.offset < end_of(b) && b.offset < end_of(a);
-            if (together && overlap) FAIL(a.name + " and " + b.name + " share bytes");
+            if (together && overlap) FAIL(a.name << " and " << b.name << " share bytes");
         }
     }
 }

@@ -54,9 +54,7 @@ class Stage {
                 run.config, run.parallel, step_,
                 cost::stage_shape(run.config, run.parallel, step_, pp_rank, tensor.rank())),
             activations_);
-        write_position_constants(
-            run.config, spec::tensor_share(run.config, run.parallel, tensor.rank()).first_head,
-            device, chunks.front().scratch);
+        write_position_constants(run.config, device, chunks.front().scratch);
         for (i64 chunk = 0; chunk < run.parallel.n_chunks; ++chunk) {
             hooks_.push_back(std::make_unique<Recorder>());
             const ChunkSetup setup{

@@ -3,6 +3,7 @@
 
 #include <cmath>
 
+#include "cpu/cpu_device.hpp"
 #include "support/catch.hpp"
 
 using namespace lm;
@@ -36,6 +37,18 @@ TEST_CASE("a window limits the first keys of each sample") {
     CHECK(starts == std::vector<i32>{0, 0, 0, 1, 2, 0, 0, 2, 2, 2});
     model::limit_to_window(starts, 5, 1);
     CHECK(starts == std::vector<i32>{0, 1, 2, 3, 4, 0, 1, 2, 3, 4});
+}
+
+TEST_CASE("the first keys of a batch are copied for each window") {
+    const auto device = cpu::make_device(1);
+    const device::Buffer buffer = device->allocate(4 * 2 * 5, "first keys");
+    const device::View view = buffer.view(DType::int32, {2, 5});
+    const std::vector<i32> starts = {0, 0, 0, 3, 3};
+    const std::vector<i64> windows = {2, 0};
+    model::copy_starts(*device, view, starts, windows);
+    const auto all = view.span<i32>();
+    CHECK(std::vector<i32>(all.begin(), all.end()) ==
+          std::vector<i32>{0, 0, 1, 3, 3, 0, 0, 0, 3, 3});
 }
 
 // The values of BLOOM's training code.

@@ -65,6 +65,7 @@ std::string names_that_fit(const ModelConfig& config) {
 }  // namespace
 
 std::optional<Misfit> inexpressible(const HfClass& hf, const ModelConfig& c) {
+    if (layer_kinds(c).size() > 1) return Misfit{"the layers", "layers that differ"};
     if (c.position != hf.position) {
         return Misfit{"--position-embedding-type", std::string(name_of(c.position))};
     }

@@ -47,6 +47,7 @@ double alibi_slope(i64 head, i64 n_heads) {
 struct Place {
     std::string start;  // start of the names in the files: "model.layers.3."
     std::span<const HfClass::Row> rows;
+    spec::LayerConfig config = {};  // of a layer
 };
 
 class Reference {
@@ -68,7 +69,8 @@ class Reference {
         }
         if (c_.embedding_norm) x = norm(x, before, "embedding.norm");
         for (i64 i = 0; i < c_.n_layers; ++i) {
-            const Place layer{fmt::format("{}{}{}.", prefix, hf_.layer_prefix, i), hf_.in_layers};
+            const Place layer{fmt::format("{}{}{}.", prefix, hf_.layer_prefix, i), hf_.in_layers,
+                              c_.layer(i)};
             add(x, attention(norm(x, layer, "attention.norm"), layer));
             add(x, mlp(norm(x, layer, "mlp.norm"), layer));
         }
@@ -184,16 +186,17 @@ class Reference {
         const Matrix all = linear(x, layer, "attention.qkv", bias);
         const i64 d = c_.head_dim;
         const i64 width = c_.n_heads * d;
-        const i64 kv_width = c_.n_groups * d;
+        const i64 n_groups = layer.config.n_groups;
+        const i64 kv_width = n_groups * d;
         if (hf_.qkv == QkvOrder::whole) {
             return {cols_of(all, 0, width), cols_of(all, width, kv_width),
                     cols_of(all, width + kv_width, kv_width)};
         }
         // Each row of `all` is [groups, heads of the group + 2, D].
         Qkv result{Matrix(x.rows, width), Matrix(x.rows, kv_width), Matrix(x.rows, kv_width)};
-        const i64 n = width / c_.n_groups;
+        const i64 n = width / n_groups;
         for (i64 t = 0; t < x.rows; ++t) {
-            for (i64 group = 0; group < c_.n_groups; ++group) {
+            for (i64 group = 0; group < n_groups; ++group) {
                 const double* from = all.row(t) + group * (n + 2 * d);
                 std::copy_n(from, n, result.query.row(t) + group * n);
                 std::copy_n(from + n, d, result.key.row(t) + group * d);
@@ -205,26 +208,26 @@ class Reference {
 
     // Returns the rotary frequency of pair i of the `half` pairs of a head (modeling_rope_utils.py
     // of transformers).
-    double frequency(i64 i, i64 half) const {
+    static double frequency(const spec::RotaryFrequencies& rotary, i64 i, i64 half) {
         const double plain =
-            1 / std::pow(c_.rotary_base, static_cast<double>(i) / static_cast<double>(half));
-        if (c_.rope_scaling == 0) return plain;
+            1 / std::pow(rotary.base, static_cast<double>(i) / static_cast<double>(half));
+        if (rotary.scaling == 0) return plain;
         const double wavelength = 2 * std::numbers::pi / plain;
-        if (wavelength > 8192) return plain / c_.rope_scaling;
+        if (wavelength > 8192) return plain / rotary.scaling;
         if (wavelength < 2048) return plain;
         const double smooth = (8192 / wavelength - 1) / 3;
-        return (1 - smooth) * plain / c_.rope_scaling + smooth * plain;
+        return (1 - smooth) * plain / rotary.scaling + smooth * plain;
     }
 
     // Rotates the halves of each head, or of its first part (Su et al. 2021; apply_rotary_pos_emb
     // of transformers).
-    void rotate(Matrix& x) const {
+    void rotate(Matrix& x, const spec::RotaryFrequencies& rotary) const {
         const i64 half = static_cast<i64>(static_cast<double>(c_.head_dim) * c_.rotary_percent) / 2;
         for (i64 t = 0; t < x.rows; ++t) {
             for (i64 head = 0; head < x.cols / c_.head_dim; ++head) {
                 double* v = x.row(t) + head * c_.head_dim;
                 for (i64 i = 0; i < half; ++i) {
-                    const double angle = static_cast<double>(t) * frequency(i, half);
+                    const double angle = static_cast<double>(t) * frequency(rotary, i, half);
                     const double a = v[i];
                     const double b = v[i + half];
                     v[i] = a * std::cos(angle) - b * std::sin(angle);
@@ -240,24 +243,35 @@ class Reference {
             normalize_heads(all.query, layer, "attention.query_norm");
             normalize_heads(all.key, layer, "attention.key_norm");
         }
-        if (c_.position == PositionEmbedding::rope) {
-            rotate(all.query);
-            rotate(all.key);
+        bool alibi = false;
+        switch (layer.config.position) {
+            case PositionEmbedding::rope:
+                rotate(all.query, layer.config.rotary);
+                rotate(all.key, layer.config.rotary);
+                break;
+            case PositionEmbedding::alibi:
+                alibi = true;
+                break;
+            case PositionEmbedding::absolute:
+            case PositionEmbedding::none:
+                break;
         }
         Matrix y(x.rows, c_.n_heads * c_.head_dim);
         for (i64 head = 0; head < c_.n_heads; ++head) {
-            for (i64 t = 0; t < x.rows; ++t) attend(all, head, t, y.row(t));
+            for (i64 t = 0; t < x.rows; ++t) {
+                attend(all, layer.config, alibi, head, t, y.row(t));
+            }
         }
         return linear(y, layer, "attention.output", c_.linear_bias);
     }
 
     // Adds the causal attention of one head for token t to the head's part of out [heads * D].
-    void attend(const Qkv& all, i64 head, i64 t, double* out) const {
+    void attend(const Qkv& all, const spec::LayerConfig& layer, bool alibi, i64 head, i64 t,
+                double* out) const {
         const i64 d = c_.head_dim;
-        const i64 group = head / (c_.n_heads / c_.n_groups);
-        const bool alibi = c_.position == PositionEmbedding::alibi;
+        const i64 group = head / (c_.n_heads / layer.n_groups);
         const double* query = all.query.row(t) + head * d;
-        const i64 first = c_.window > 0 ? std::max<i64>(t + 1 - c_.window, 0) : 0;
+        const i64 first = layer.window > 0 ? std::max<i64>(t + 1 - layer.window, 0) : 0;
         Values weight(static_cast<size_t>(t + 1), -1e300);
         for (i64 s = first; s <= t; ++s) {
             const double* key = all.key.row(s) + group * d;
@@ -278,9 +292,10 @@ class Reference {
     }
 
     Matrix mlp(const Matrix& x, const Place& layer) const {
-        const bool gated = is_gated(c_.activation);
+        const spec::Activation activation = layer.config.activation;
+        const bool gated = is_gated(activation);
         Matrix hidden = linear(x, layer, gated ? "mlp.gate" : "mlp.up", c_.linear_bias);
-        for (double& value : hidden.values) value = activation_value(c_.activation, value);
+        for (double& value : hidden.values) value = activation_value(activation, value);
         if (gated) {
             const Matrix up = linear(x, layer, "mlp.up", c_.linear_bias);
             for (size_t i = 0; i < up.values.size(); ++i) hidden.values[i] *= up.values[i];

@@ -124,6 +124,9 @@ MegatronNames megatron_names_of(const spec::ModelConfig& config,
 MegatronLayout::MegatronLayout(const spec::ModelConfig& config, i64 tp, i64 pp, i64 vocab_multiple,
                                MegatronNames names)
     : model_(config), tp_(tp), pp_(pp), vocab_multiple_(vocab_multiple), names_(names) {
+    if (layer_kinds(config).size() > 1) {
+        usage_error("the layers", "differ, which lm-utils cannot export to Megatron");
+    }
     if (vocab_multiple < 1) {
         usage_error("--make-vocab-size-divisible-by", "must be positive, got {}", vocab_multiple);
     }
@@ -147,7 +150,7 @@ void MegatronLayout::add(std::vector<MegatronTensor>& all, MegatronTensor tensor
 
 void MegatronLayout::add_layer(std::vector<MegatronTensor>& all, i64 layer, i64 local,
                                i64 tp_rank) const {
-    const bool gated = is_gated(model_.config().activation);
+    const bool gated = is_gated(model_.config().layer(layer).activation);
     for (const Row& row : layer_rows(names_)) {
         const bool up = gated && std::string_view(row.own) == "mlp.up";
         for (const char* suffix : suffixes) {

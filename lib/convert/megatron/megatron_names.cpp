@@ -149,9 +149,12 @@ std::optional<MappedTensor> megatron_part(const ModelTensors& tensors, const std
     if (own == "embedding.word.weight" || own == "head.weight") {
         map->rows = vocab_rows(own, c.vocab_size, part);
     } else if (const size_t at = own.find("qkv."); at != own.npos) {
-        const i64 n = share(c.n_groups, part, "key-value groups");
-        map->rows = tensors.qkv_rows(own.substr(0, at), own.substr(at + 3), part.qkv,
-                                     part.tp_rank * n, (part.tp_rank + 1) * n);
+        const std::string prefix = own.substr(0, at);
+        const std::string suffix = own.substr(at + 3);
+        const i64 n_groups = tensors.n_groups(prefix + "query" + suffix);
+        const i64 n = share(n_groups, part, "key-value groups");
+        map->rows =
+            tensors.qkv_rows(prefix, suffix, part.qkv, part.tp_rank * n, (part.tp_rank + 1) * n);
     } else if (own.ends_with("output.weight") || own.ends_with("down.weight")) {
         const i64 n = share(map->col_end, part, "columns of " + own);
         map->col_begin = part.tp_rank * n;

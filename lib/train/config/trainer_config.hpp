@@ -43,7 +43,9 @@ struct TrainerConfig {
         return global_batch / (micro_batch * parallel.dp);
     }
     // Returns true if the inputs of attention contain the first visible key of each query.
-    bool has_document_starts() const { return documents.reset_attention_mask || model.window > 0; }
+    bool has_document_starts() const {
+        return documents.reset_attention_mask || spec::windows(model) != std::vector<i64>{0};
+    }
     cost::Processor processor() const { return {n_threads, cuda, attention}; }
     cost::NcclUse nccl_use() const {
         return {.overlap = data_parallel.overlaps(),

@@ -73,6 +73,7 @@ std::vector<LayoutLine> describe_layout(const RunConfig& config) {
     }
     for (i64 tp = 0; parallel.tp > 1 && tp < parallel.tp; ++tp) {
         const spec::TensorShare share = spec::tensor_share(model, parallel, tp);
+        const spec::HeadShare heads = spec::head_share(model, model.layer(0), parallel, tp);
         i64 first_ffn = 0;
         for (i64 before = 0; before < tp; ++before) {
             first_ffn += spec::tensor_share(model, parallel, before).ffn;
@@ -81,7 +82,7 @@ std::vector<LayoutLine> describe_layout(const RunConfig& config) {
             {fmt::format("tensor {}", tp),
              fmt::format("{}: heads {}, ffn {}, vocabulary {}",
                          ranks_where(parallel, [tp](const auto& at) { return at.tp == tp; }),
-                         span_text(share.first_head, share.first_head + share.n_heads),
+                         span_text(heads.first_head, heads.first_head + heads.n_heads),
                          span_text(first_ffn, first_ffn + share.ffn),
                          span_text(share.vocab_start, share.vocab_start + share.n_vocab))});
     }

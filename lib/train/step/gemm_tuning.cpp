@@ -142,41 +142,47 @@ std::vector<LinearShape> linear_shapes(const TrainerConfig& config, i64 tp_rank)
     const spec::ModelConfig& m = config.model;
     const spec::TensorShare share = spec::tensor_share(m, config.parallel, tp_rank);
     const i64 rows = config.micro_batch * m.seq_length;
-    const i64 attention = share.n_heads * m.head_dim;
-    const i64 qkv = attention + 2 * share.n_groups * m.head_dim;
-    const i64 up = spec::is_gated(m.activation) ? 2 * share.ffn : share.ffn;
-    // A gated activation is a separate operation after the product.
-    const spec::Activation activation =
-        spec::is_gated(m.activation) ? spec::Activation::none : m.activation;
     // Only the first tensor rank adds the bias of a row-parallel layer.
     const bool bias_once = m.linear_bias && tp_rank == 0;
     // Without sequence parallelism, the backward of the norm computes the gradient of this bias
     // (model::folded_bias()).
     const bool row_bias_gradient = m.linear_bias && config.parallel.sequence_parallel;
-    std::vector<LinearShape> shapes = {
-        {.rows = rows,
-         .inputs = m.hidden,
-         .outputs = qkv,
-         .bias = m.has_qkv_bias(),
-         .bias_gradient = m.has_qkv_bias()},
-        {.rows = rows,
-         .inputs = attention,
-         .outputs = m.hidden,
-         .bias = bias_once,
-         .bias_gradient = row_bias_gradient},
-        {.rows = rows,
-         .inputs = m.hidden,
-         .outputs = up,
-         .bias = m.linear_bias,
-         .bias_gradient = m.linear_bias,
-         .activation = activation},
-        {.rows = rows,
-         .inputs = share.ffn,
-         .outputs = m.hidden,
-         .bias = bias_once,
-         .bias_gradient = row_bias_gradient,
-         .input_activation = activation},
-    };
+    std::vector<LinearShape> shapes;
+    for (const spec::LayerConfig& layer : spec::layer_kinds(m)) {
+        const spec::HeadShare heads = spec::head_share(m, layer, config.parallel, tp_rank);
+        const i64 attention = heads.n_heads * m.head_dim;
+        const i64 qkv = attention + 2 * heads.n_groups * m.head_dim;
+        const bool gated = spec::is_gated(layer.activation);
+        // A gated activation is a separate operation after the product.
+        const spec::Activation activation = gated ? spec::Activation::none : layer.activation;
+        const LinearShape of_layer[] = {
+            {.rows = rows,
+             .inputs = m.hidden,
+             .outputs = qkv,
+             .bias = m.has_qkv_bias(),
+             .bias_gradient = m.has_qkv_bias()},
+            {.rows = rows,
+             .inputs = attention,
+             .outputs = m.hidden,
+             .bias = bias_once,
+             .bias_gradient = row_bias_gradient},
+            {.rows = rows,
+             .inputs = m.hidden,
+             .outputs = gated ? 2 * share.ffn : share.ffn,
+             .bias = m.linear_bias,
+             .bias_gradient = m.linear_bias,
+             .activation = activation},
+            {.rows = rows,
+             .inputs = share.ffn,
+             .outputs = m.hidden,
+             .bias = bias_once,
+             .bias_gradient = row_bias_gradient,
+             .input_activation = activation},
+        };
+        for (const LinearShape& shape : of_layer) {
+            if (std::ranges::find(shapes, shape) == shapes.end()) shapes.push_back(shape);
+        }
+    }
     const cost::StepShape step{.micro_batch = config.micro_batch,
                                .seq_length = m.seq_length,
                                .compute = config.precision.weights,

@@ -123,7 +123,7 @@ void Trainer::copy_batch(const data::Batch& batch, const model::MicroBatchInputs
         if (to && !from.empty()) device_.copy_from_host(to, from.data());
     };
     copy(batch.sample_ids, inputs.sample_ids);
-    model::copy_starts(device_, inputs.doc_start, batch.document_starts, config_.model.window);
+    model::copy_starts(device_, inputs.doc_start, batch.document_starts, windows_);
     copy(batch.tokens, inputs.tokens);
     copy(batch.token_order, inputs.token_order);
     copy(batch.positions, inputs.positions);
@@ -281,6 +281,7 @@ std::unique_ptr<Trainer> Trainer::allocate(const TrainerConfig& config, device::
 Trainer::Trainer(const TrainerConfig& config, device::Device& device, parallel::Grid grid,
                  TrainingMemory memory)
     : config_(config),
+      windows_(spec::windows(config.model)),
       device_(device),
       grid_(std::move(grid)),
       memory_(std::move(memory)),
@@ -364,13 +365,10 @@ void Trainer::build_chunks() {
 
 // Writes the constants of attention, and positions for batches without positions.
 void Trainer::write_positions() {
-    const spec::TensorShare share =
-        spec::tensor_share(config_.model, config_.parallel, grid_.at.tp);
-    model::write_position_constants(config_.model, share.first_head, device_,
-                                    chunks_.front().scratch());
+    model::write_position_constants(config_.model, device_, chunks_.front().scratch());
     for (const model::GptChunk& chunk : chunks_) {
         for (int slot = 0; slot < chunk.n_slots(); ++slot) {
-            model::write_positions(device_, chunk.slot(slot).inputs, config_.model.window);
+            model::write_positions(device_, chunk.slot(slot).inputs, windows_);
         }
     }
 }

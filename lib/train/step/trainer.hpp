@@ -203,6 +203,7 @@ class Trainer {
     }
 
     TrainerConfig config_;
+    std::vector<i64> windows_;  // spec::windows() of the model
     device::Device& device_;
     parallel::Grid grid_;
     TrainingMemory memory_;
