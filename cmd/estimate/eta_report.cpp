@@ -13,23 +13,23 @@
 namespace lm::estimate {
 
 void note_assumptions(const metrics::LogSummary& log, double gap_s) {
-    if (log.n_overlapping() > 0)
+    if (log.lines.overlapping > 0)
         note(
             "the logs overlap: number of lines that an earlier log also contains: {}: each line is "
             "counted once",
-            log.n_overlapping());
-    if (log.n_unseen_starts() > 0) {
+            log.lines.overlapping);
+    if (log.stops.n_unseen_starts > 0) {
         note(
             "number of logs that begin after a pause of more than {1} (--gap) and do not state "
             "when their program started: {0}: the pause counts as waiting for a job, except for "
             "the mean time of the restarts that the logs state",
-            log.n_unseen_starts(), human_duration(gap_s));
+            log.stops.n_unseen_starts, human_duration(gap_s));
     }
-    if (log.n_unclear_logs() > 0) {
+    if (log.stops.n_unclear_logs > 0) {
         note(
             "number of logs that continue the iterations of the previous log without time stamps: "
             "{}: they do not show whether the training was restarted, so no restart is counted",
-            log.n_unclear_logs());
+            log.stops.n_unclear_logs);
     }
 }
 
@@ -39,38 +39,38 @@ void add_log(Printout& printout, const metrics::LogSummary& log) {
         add_seconds(figures, "age", "age of the last line", *age,
                     "now - its time stamp; the finish assumes that the training still runs");
     }
-    add_count(figures, "lines", "lines", log.n_lines());
-    add_count(figures, "logged", "of iterations", log.n_logged());
-    add_count(figures, "damaged", "damaged", log.n_invalid(),
+    add_count(figures, "lines", "lines", log.lines.lines);
+    add_count(figures, "logged", "of iterations", log.lines.logged);
+    add_count(figures, "damaged", "damaged", log.lines.invalid,
               "lines of iterations that are truncated or have other output in them, skipped");
-    add_count(figures, "duplicates", "duplicates", log.n_repeated(),
+    add_count(figures, "duplicates", "duplicates", log.lines.repeated,
               "the same iteration logged by another rank, skipped");
-    add_count(figures, "overlapping", "in several logs", log.n_overlapping(),
+    add_count(figures, "overlapping", "in several logs", log.lines.overlapping,
               "lines of iterations and events that an earlier log also contains; each line is "
               "counted once");
     add_count(
-        figures, "computed", "iterations computed", log.sums().iterations,
+        figures, "computed", "iterations computed", log.rates.sums().iterations,
         "including iterations between two log lines or between the last line and the stop that "
         "the log states, and repeated iterations");
-    add_seconds(figures, "computing", "time computing", log.sums().step_s,
+    add_seconds(figures, "computing", "time computing", log.rates.sums().step_s,
                 "the sum of the elapsed times per iteration");
-    const metrics::TimeUse use = log.time_use();
+    const metrics::TimeUse& use = log.time_use;
     add_count(figures, "skipped", "iterations skipped", use.skipped,
               "without an optimizer step, and not computed again");
     add_count(figures, "nan", "iterations with NaN", use.nan,
               "with a loss or gradient that is not finite, and not computed again");
-    add_count(figures, "restarts", "restarts", log.n_restarts(),
+    add_count(figures, "restarts", "restarts", log.stops.n_restarts,
               "a program starts (messages of Megatron and lm-train); in a log without them, the "
               "iteration decreases, or a log begins after a pause of --gap");
-    add_count(figures, "repeated", "repeated iterations", log.repeated_iterations(),
+    add_count(figures, "repeated", "repeated iterations", log.stops.repeated_iterations,
               "computed again after a restart or a rollback");
-    add_seconds(figures, "repeated_s", "time repeated", log.repeated_s(),
+    add_seconds(figures, "repeated_s", "time repeated", log.stops.repeated_s,
                 "time of their first computation, which was discarded");
-    if (log.wall_s()) {
+    if (log.wall_s) {
         add_seconds(
-            figures, "wall", "wall time", *log.wall_s(),
+            figures, "wall", "wall time", *log.wall_s,
             "from the first time stamp to the last; a line without a stamp adds its step times");
-        add_seconds(figures, "missing", "time missing", log.missing_s(),
+        add_seconds(figures, "missing", "time missing", log.missing_s,
                     "wall time without computed iterations");
         if (const auto share = metrics::availability(log)) {
             figures.push_back({"available", "share computing", Unit::share, *share,
@@ -81,7 +81,7 @@ void add_log(Printout& printout, const metrics::LogSummary& log) {
 }
 
 void add_time_use(Printout& printout, const metrics::LogSummary& log) {
-    const metrics::TimeUse use = log.time_use();
+    const metrics::TimeUse& use = log.time_use;
     if (!(use.total_s() > 0)) return;
     Figures figures;
     add_seconds(figures, "useful", "useful steps", use.useful_s,
@@ -92,7 +92,7 @@ void add_time_use(Printout& printout, const metrics::LogSummary& log) {
                 "number of skipped iterations x time of an iteration");
     add_seconds(figures, "nan", "steps with NaN", use.nan_s,
                 "number of nan iterations x time of an iteration");
-    if (log.wall_s()) {
+    if (log.wall_s) {
         add_seconds(figures, "evaluation", "evaluations", use.evaluation_s,
                     "elapsed_s of --log-json; else the time until the line of an evaluation");
         add_seconds(figures, "saving", "saves", use.saving_s, "the time for which the loop waited");
@@ -108,9 +108,9 @@ void add_time_use(Printout& printout, const metrics::LogSummary& log) {
 }
 
 void add_stops(Printout& printout, const metrics::LogSummary& log, size_t most) {
-    const std::deque<metrics::LogStop>& stops = log.stops();
+    const std::deque<metrics::LogStop>& stops = log.stops.newest;
     if (stops.empty()) return;
-    const bool timed = log.wall_s().has_value();
+    const bool timed = log.wall_s.has_value();
     std::vector<Column> columns = {
         {"last_iteration", "last logged", Unit::count, "the last iteration logged before the stop"},
         {"resumed_after", "resumed after", Unit::count,
@@ -138,8 +138,8 @@ void add_stops(Printout& printout, const metrics::LogSummary& log, size_t most) 
         if (stop.unix_time_s) until = iso_time(static_cast<i64>(*stop.unix_time_s));
         row.emplace_back(std::move(until));
     }
-    if (static_cast<i64>(rows.size()) < log.n_stops()) {
-        note("the last {1} of {0} stops are listed", log.n_stops(), rows.size());
+    if (static_cast<i64>(rows.size()) < log.stops.n_stops) {
+        note("the last {1} of {0} stops are listed", log.stops.n_stops, rows.size());
     }
     printout.table("stop", std::move(columns), std::move(rows));
 }

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <memory>
 #include <optional>
+#include <utility>
 
 #include "base/as_double.hpp"
 #include "base/bounds.hpp"
@@ -20,7 +21,7 @@
 #include "io/file_time.hpp"
 #include "io/inputs.hpp"
 #include "io/lines.hpp"
-#include "metrics/log_order.hpp"
+#include "metrics/log_files.hpp"
 #include "metrics/log_summary.hpp"
 #include "metrics/remaining.hpp"
 #include "run_flags.hpp"
@@ -145,7 +146,7 @@ bool is_too_old(const Flags& flags, const metrics::LogSummary& log, const metric
 void add_nodes(Figures& figures, const Flags& flags, const metrics::LogSummary& log,
                const metrics::Left& left) {
     if (!flags.nodes) return;
-    const i64 before = flags.log_nodes.value_or(log.n_nodes());
+    const i64 before = flags.log_nodes.value_or(log.n_nodes);
     if (before == 0)
         usage_error("--nodes",
                     "the log does not name its nodes: give their number with --log-nodes");
@@ -181,36 +182,47 @@ void add_left(Figures& figures, const Flags& flags, const metrics::LogSummary& l
     add_finish(figures, "finish_calendar", "finish by calendar", calendar);
 }
 
+metrics::LogSettings settings_of(const Flags& flags) {
+    return {.window = flags.window, .least_gap_s = flags.gap.seconds};
+}
+
 // Returns the name that messages use for the logs.
 std::string name_of(const std::vector<std::string>& logs) {
     return logs.size() == 1 ? io::input_name(logs[0]) : "the logs";
 }
 
-void read(const std::vector<std::string>& logs, metrics::LogSummary& log) {
+// Reads the logs. `observe`: LogReader::observe().
+metrics::LogSummary read(const std::vector<std::string>& logs, const metrics::LogSettings& settings,
+                         metrics::LogReader::Observer observer = {}) {
     for (const std::string& path : logs) {
         if (path != "-" && !io::exists(path)) usage_error(path, "does not exist: give a log");
     }
-    if (logs.size() > 1) log.skip_overlaps();
+    metrics::LogReader reader(settings);
+    reader.observe(std::move(observer));
+    if (logs.size() > 1) reader.skip_overlaps();
     for (const metrics::LogHead& head : metrics::in_order(logs)) {
         const std::unique_ptr<io::InputStream> stream = io::open_stream(head.path);
-        log.begin_file(head.first);
-        io::for_each_line(*stream, [&log](std::string_view line) { log.add(line); });
+        reader.begin_log(head.first);
+        io::for_each_line(*stream, [&reader](std::string_view line) { reader.add(line); });
     }
-    log.finish();
+    reader.finish();
+    metrics::LogSummary log = reader.summary();
     const std::string name = name_of(logs);
     if (log.empty()) {
         run_error(name,
                   "expected lines of iterations, got none in {} lines{}: a log of lm-train, "
                   "Megatron-LM or Megatron-DeepSpeed has \" iteration N/ TOTAL | ... | elapsed "
                   "time per iteration\", a file of --log-json has \"kind\":\"step\"",
-                  log.n_lines(),
-                  log.n_invalid() > 0 ? fmt::format(" ({} are truncated or mixed)", log.n_invalid())
-                                      : "");
+                  log.lines.lines,
+                  log.lines.invalid > 0
+                      ? fmt::format(" ({} are truncated or mixed)", log.lines.invalid)
+                      : "");
     }
-    if (log.n_invalid() > 0) {
+    if (log.lines.invalid > 0) {
         warn("{}: number of skipped lines of iterations, truncated or mixed with other output: {}",
-             name, log.n_invalid());
+             name, log.lines.invalid);
     }
+    return log;
 }
 
 void check(const Flags& flags) {
@@ -256,8 +268,8 @@ metrics::RunLength length_of(const config::TrainFlags& flags) {
 // Prints all figures of the log.
 void print_all(const Flags& flags, const metrics::LogSummary& log, const metrics::Left& left) {
     Figures figures;
-    add_done(figures, log.last(), left);
-    add_rates(figures, log.recent(), "",
+    add_done(figures, *log.last, left);
+    add_rates(figures, log.rates.recent(), "",
               "mean of the last --window lines with the current batch size, without the first line "
               "of a run");
     add_left(figures, flags, log, seconds_left(log, left));
@@ -265,25 +277,25 @@ void print_all(const Flags& flags, const metrics::LogSummary& log, const metrics
     Printout printout;
     printout.figures("eta", std::move(figures));
     Figures average;
-    add_rates(average, log.sums(), "average ", "mean of all iterations of the log");
+    add_rates(average, log.rates.sums(), "average ", "mean of all iterations of the log");
     printout.figures("average", std::move(average));
     add_log(printout, log);
     add_time_use(printout, log);
     constexpr size_t max_shown = 20;
     const std::string& energy = flags.train.logging.codecarbon_dir;
-    if (!energy.empty()) add_energy(printout, energy, log.sums());
-    add_stops(printout, log, flags.output.json ? log.stops().size() : max_shown);
+    if (!energy.empty()) add_energy(printout, energy, log.rates.sums());
+    add_stops(printout, log, flags.output.json ? log.stops.newest.size() : max_shown);
     printout.print(flags.output);
 }
 
 // Returns the progress in one line: "iteration 120 of 1000, 0.512 s, 7 min 31 s left, ...".
 std::string one_line(const metrics::LogSummary& log, const metrics::Left& left) {
     const double left_s = seconds_left(log, left);
-    const metrics::LoggedIteration& last = log.last();
+    const metrics::LoggedIteration& last = *log.last;
     std::string line = fmt::format(
         "{} iteration {} of {}, {:.3g} s an iteration, {} left, finish {}",
         iso_time(static_cast<i64>(unix_time_s())), last.iteration, last.iteration + left.iterations,
-        log.recent().mean_step_s(), human_duration(left_s),
+        log.rates.recent().mean_step_s(), human_duration(left_s),
         iso_time(static_cast<i64>(unix_time_s() + std::min(left_s, longest_left_s))));
     if (const auto age = metrics::age_s(log, unix_time_s())) {
         line += fmt::format(", last line {} old", human_duration(*age));
@@ -295,31 +307,29 @@ int follow(const Flags& flags) {
     const auto left_of = [&flags](const metrics::LogSummary& log) {
         return remaining_of(log, length_of(flags.train), name_of(flags.logs));
     };
-    metrics::LogSummary log({.window = flags.window, .least_gap_s = flags.gap.seconds});
+    metrics::LogReader reader(settings_of(flags));
     const FollowOutput output{
         .print_all = [&](const metrics::LogSummary& now) { print_all(flags, now, left_of(now)); },
         .one_line = [&](const metrics::LogSummary& now) { return one_line(now, left_of(now)); }};
-    return follow_logs(flags.logs, log, flags.interval.seconds, output);
+    return follow_logs(flags.logs, reader, flags.interval.seconds, output);
 }
 
-// Reads the logs into `log`, reads the logs of --overlay, and draws all of them in one picture.
-void plot_logs(const Flags& flags, metrics::LogSummary& log) {
+// Reads the logs of the run and those of --overlay, and draws all of them in one picture. Returns
+// the summary of the run.
+metrics::LogSummary plot_logs(const Flags& flags) {
     std::vector<RunCurves> runs;
-    const auto read_run = [&runs](const std::vector<std::string>& logs, metrics::LogSummary& run) {
-        RunCurves curves(name_of(logs));
-        run.observe([&curves](const metrics::LoggedIteration& line, i64 before, bool first) {
-            curves.add(line, before, first);
-        });
-        read(logs, run);
-        run.observe({});
-        runs.push_back(std::move(curves));
+    const auto read_run = [&runs](const std::vector<std::string>& logs,
+                                  const metrics::LogSettings& settings) {
+        RunCurves& curves = runs.emplace_back(name_of(logs));
+        return read(logs, settings,
+                    [&curves](const metrics::LoggedIteration& line, i64 before, bool first) {
+                        curves.add(line, before, first);
+                    });
     };
-    read_run(flags.logs, log);
-    for (const std::string& path : flags.overlay) {
-        metrics::LogSummary other({});
-        read_run({path}, other);
-    }
+    metrics::LogSummary log = read_run(flags.logs, settings_of(flags));
+    for (const std::string& path : flags.overlay) read_run({path}, {});
     draw(flags.picture, eta_picture(runs, flags.plot_over));
+    return log;
 }
 
 int run_eta(Flags flags) {
@@ -327,13 +337,9 @@ int run_eta(Flags flags) {
     flags.train = resolve_flags(flags.train);
     check(flags);
     if (flags.follow) return follow(flags);
-    metrics::LogSummary log({.window = flags.window, .least_gap_s = flags.gap.seconds});
-    if (flags.picture.path.empty()) {
-        read(flags.logs, log);
-    } else {
-        plot_logs(flags, log);
-        if (flags.picture.replaces_figures()) return 0;
-    }
+    const bool plots = !flags.picture.path.empty();
+    const metrics::LogSummary log = plots ? plot_logs(flags) : read(flags.logs, settings_of(flags));
+    if (plots && flags.picture.replaces_figures()) return 0;
     note_assumptions(log, flags.gap.seconds);
     const metrics::Left left = remaining_of(log, length_of(flags.train), name_of(flags.logs));
     print_all(flags, log, left);

@@ -22,12 +22,12 @@ struct Followed {
     metrics::LogCause cause;
 };
 
-// Passes the new lines of all logs to `summary`. Returns their number.
-i64 read_new_lines(std::vector<Followed>& logs, metrics::LogSummary& summary) {
+// Passes the new lines of all logs to `reader`. Returns their number.
+i64 read_new_lines(std::vector<Followed>& logs, metrics::LogReader& reader) {
     i64 n_lines = 0;
     for (Followed& log : logs) {
         n_lines += log.tail.poll([&](std::string_view line) {
-            summary.add(line);
+            reader.add(line);
             log.cause.add(line);
         });
     }
@@ -48,9 +48,7 @@ const Followed* ended_log(const std::vector<Followed>& logs) {
     return ended;
 }
 
-void show(const metrics::LogSummary& summary, const FollowOutput& output) {
-    metrics::LogSummary now = summary;  // a copy, because no line can be added after finish()
-    now.finish();
+void show(const metrics::LogSummary& now, const FollowOutput& output) {
     if (::isatty(STDOUT_FILENO) == 0) {
         cli::write_stdout(now.empty() ? "no iteration yet\n" : output.one_line(now) + "\n");
         return;
@@ -66,15 +64,15 @@ void show(const metrics::LogSummary& summary, const FollowOutput& output) {
 
 }  // namespace
 
-int follow_logs(const std::vector<std::string>& logs, metrics::LogSummary& summary,
-                double interval_s, const FollowOutput& output) {
+int follow_logs(const std::vector<std::string>& logs, metrics::LogReader& reader, double interval_s,
+                const FollowOutput& output) {
     std::vector<Followed> followed;
     for (const std::string& path : logs) {
         followed.push_back({path, metrics::LogTail(path), metrics::LogCause()});
     }
     while (true) {
-        const i64 n_lines = read_new_lines(followed, summary);
-        show(summary, output);
+        const i64 n_lines = read_new_lines(followed, reader);
+        show(reader.summary(), output);
         const Followed* const ended = ended_log(followed);
         if (ended != nullptr && n_lines == 0) {
             const metrics::Cause& cause = *ended->cause.root();

@@ -20,7 +20,7 @@ struct FollowOutput {
 // After each interval it draws the text again on a terminal, or prints one line elsewhere. At the
 // end it prints the kind of the end and the log line that states it. Returns the exit code: 0 when
 // the training is finished or has stopped with its state saved, 1 for any other end.
-int follow_logs(const std::vector<std::string>& logs, metrics::LogSummary& summary,
-                double interval_s, const FollowOutput& output);
+int follow_logs(const std::vector<std::string>& logs, metrics::LogReader& reader, double interval_s,
+                const FollowOutput& output);
 
 }  // namespace lm::estimate

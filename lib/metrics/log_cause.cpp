@@ -6,7 +6,7 @@
 #include <charconv>
 #include <cmath>
 
-#include "metrics/log_line.hpp"
+#include "metrics/log_parser.hpp"
 
 namespace lm::metrics {
 namespace {
@@ -171,24 +171,22 @@ void LogCause::add(std::string_view text) {
     ++n_lines_;
     const std::string_view line = without_blanks(text);
     if (line.empty() || is_argument(line)) return;
-    const LogLine parsed = read_log_line(line);
-    const bool iterates = parsed.kind == LogLine::Kind::iteration;
+    const LogLine parsed = parse_log_line(line);
+    const LoggedIteration* const step = parsed.iteration();
     // Lines of several ranks mix, so a line after an error may be older than the error.
     constexpr i64 max_late_lines = 2;
-    const bool continues = iterates && ++n_iterations_after_ > max_late_lines;
-    const bool starts = parsed.kind == LogLine::Kind::start || parsed.kind == LogLine::Kind::loaded;
-    if (starts || continues) {
+    const bool continues = step && ++n_iterations_after_ > max_late_lines;
+    if (parsed.starts() || continues) {
         root_.reset();
         hint_.reset();
         first_rank_.reset();
     }
-    if (iterates) {
-        const LoggedIteration& step = parsed.iteration;
-        if (step.loss && !std::isfinite(*step.loss)) {
+    if (step) {
+        if (step->loss && !std::isfinite(*step->loss)) {
             hint_ =
                 Cause{&loss_not_finite, std::string(line.substr(0, max_bytes)), n_lines_, {}, {}};
         }
-        if (step.iteration == step.total_iterations) consider(last_iteration, line);
+        if (step->iteration == step->total_iterations) consider(last_iteration, line);
         return;
     }
     if (line == killed_word.text) {

@@ -7,391 +7,481 @@
 #include "base/as_double.hpp"
 
 namespace lm::metrics {
+
+double LogClock::advance_to(double stamp_s) {
+    if (!first_) first_ = stamp_s;
+    // The clocks of several hosts differ a little, so an earlier time does not set the clock back.
+    const double passed_s = now_ ? std::max(0.0, stamp_s - *now_) : 0;
+    has_two_stamps_ |= now_.has_value();
+    now_ = std::max(stamp_s, now_.value_or(stamp_s));
+    return passed_s;
+}
+
+void LogClock::add(double seconds) {
+    if (now_) *now_ += seconds;
+}
+
+std::optional<double> LogClock::wall_s() const {
+    if (!has_two_stamps_) return std::nullopt;
+    return *now_ - *first_;
+}
+
 namespace {
 
-void operator+=(LogSums& sums, const LogSums& more) {
-    sums.iterations += more.iterations;
-    sums.samples += more.samples;
-    sums.tokens += more.tokens;
-    sums.step_s += more.step_s;
-    sums.flops += more.flops;
-    sums.flops_s += more.flops_s;
+using Phase = TimeAccount::Phase;
+
+bool is_start(const TimedEvent& e) {
+    return e.event && std::holds_alternative<StartEvent>(*e.event);
 }
 
-}  // namespace
-
-void LogSummary::add(std::string_view text) {
-    ++n_lines_;
-    const LogLine line = read_log_line(text);
-    if (overlap_ && skips(line, text)) {
-        ++n_overlapping_;
-        return;
-    }
-    n_invalid_ += line.n_invalid;
-    if (line.kind == LogLine::Kind::other) return;
-    if (line.kind == LogLine::Kind::iteration) return add(line.iteration);
-    if (line.kind == LogLine::Kind::validation && !line.unix_time_s) {
-        (first_ ? evaluated_after_first_ : evaluated_) = true;
-        if (phase_ == TimeAccount::Phase::stopped) phase_ = TimeAccount::Phase::running;
-        return;
-    }
-    finish();
-    switch (line.kind) {
-        case LogLine::Kind::other:
-        case LogLine::Kind::iteration:
-            return;
-        case LogLine::Kind::loaded:
-            // The checkpoint was saved between two logged iterations. More iterations than that
-            // show that a part of the log is missing.
-            if (run_at_ && line.loaded_iteration - *run_at_ < interval_)
-                add_unlogged(line.loaded_iteration);
-            started_ = true;
-            loaded_ = run_at_ = line.loaded_iteration;
-            break;
-        case LogLine::Kind::ramp:
-            ramp_ = line.ramp;
-            return;
-        case LogLine::Kind::stop:
-            add_event(line);
-            if (line.stopped_after && run_at_ && (started_ || !new_file_))
-                add_unlogged(*line.stopped_after);
-            return;
-        case LogLine::Kind::validation:
-        case LogLine::Kind::saved:
-            break;
-        case LogLine::Kind::start:
-            if (!last_ && !run_at_) run_at_ = 0;
-            started_ = has_starts_ = true;
-            ++n_starts_;
-            if (line.n_nodes > 0) n_nodes_ = line.n_nodes;
-            break;
-        case LogLine::Kind::clock:
-            break;
-    }
-    add_event(line);
+bool is_load(const TimedEvent& e) {
+    return e.event && std::holds_alternative<LoadEvent>(*e.event);
 }
 
-void LogSummary::begin_file(const std::optional<FirstIteration>& first) {
-    if (overlap_) overlap_->begin_log(first);
-    if (first_ && first && first->line.iteration > first_->iteration)
-        interval_ = first->line.iteration - first_->iteration;
-    finish();
-    new_file_ = silent_ = true;
+bool restarts(const std::vector<TimedEvent>& events) {
+    return std::ranges::any_of(events, [](const auto& e) { return is_start(e) || is_load(e); });
 }
 
-// Returns whether to skip a line. Skips a line that an earlier log has, too, and an event that is
-// older than the clock, because a log with such an event repeats a part of an earlier log.
-bool LogSummary::skips(const LogLine& line, std::string_view text) {
-    if (line.kind == LogLine::Kind::other && line.n_invalid == 0) return false;
-    constexpr double least_past_s = 60;  // the clocks of two hosts differ by less
-    const bool is_iteration = line.kind == LogLine::Kind::iteration;
-    const bool repeats = overlap_->repeats(line, text);
-    const bool is_past =
-        !is_iteration && clock_ && line.unix_time_s && *line.unix_time_s + least_past_s < *clock_;
-    // Keeps the last iteration of the earlier log if another rank has printed it after a rotation.
-    if (repeats && is_iteration && new_file_ && last_ && !started_ &&
-        line.iteration.iteration == last_->iteration)
-        return false;
-    if (repeats && is_iteration) new_file_ = silent_ = false;
-    return repeats || is_past;
+bool begins_log(const TimedEvent& e) {
+    return !e.event;
+}
+
+// Sums a segment: its events in the order of the log, then its iteration. Adds the sums to the
+// totals.
+class Segment {
+  public:
+    Segment(LogTotals& totals, double least_gap_s)
+        : all_(totals),
+          least_gap_s_(least_gap_s),
+          at_(totals.last ? std::optional(totals.last->iteration) : std::nullopt),
+          reached_(at_.value_or(0)) {}
+
+    void add(const TimedEvent& e) {
+        if (!e.event) {
+            new_log_ = true;
+            return;
+        }
+        std::visit([&](const auto& event) { on(event, e); }, *e.event);
+    }
+    void end(const TimedIteration& end, const LogReader::Observer& observer);
+    // Ends the last segment, which has no iteration.
+    void end_of_log();
+
+  private:
+    // The work that the line of an event states.
+    struct Work {
+        double save_s = 0;
+        std::optional<double> evaluation_s;
+    };
+    void on(const ClockEvent& event, const TimedEvent& e);
+    void on(const StartEvent& event, const TimedEvent& e);
+    void on(const LoadEvent& event, const TimedEvent& e);
+    void on(const StopEvent& event, const TimedEvent& e);
+    void on(const EvaluationEvent& event, const TimedEvent& e);
+    void on(const SaveEvent& event, const TimedEvent& e);
+    void pass_time(const TimedEvent& e, bool starts, const Work& work);
+    void pass_steps(const TimedIteration& end, double step_s, bool first_of_run);
+    void add_gap_before_steps(double gap_s, bool first_of_run, bool is_first_stamp);
+    void add_start(double gap_s);
+    void add_unseen_start(double gap_s);
+    void add_running_gap(double gap_s, const Work& work);
+    void add_unlogged(i64 iteration);
+    double advance_to(double stamp_s);
+    void forget_unstamped();
+    bool begins_run(const TimedIteration& end) const;
+    bool begins_run_unseen(const TimedIteration& end) const;
+    i64 iteration_before(const LoggedIteration& line, bool first_of_run) const;
+    void count_restarts(bool first_of_run, bool is_stamped);
+    void add_stop(bool first_of_run, i64 before);
+    bool starts_unseen() const { return new_log_ && n_starts_ == 0; }
+
+    LogTotals& all_;
+    double least_gap_s_;
+    Phase phase_ = Phase::running;
+    bool new_log_ = false;   // a log has begun
+    bool restarts_ = false;  // a program has started, or a checkpoint was loaded
+    i64 n_starts_ = 0;
+    std::optional<i64> loaded_;
+    // at_: the last iteration that the current run has loaded, logged, or stated at its stop; empty
+    // before the first start and the first iteration. reached_: the last iteration that was
+    // computed before the current run, or in it. early_: computed iterations before the first
+    // logged one. unlogged_: iterations without a line were added, so the next line is of another
+    // run.
+    std::optional<i64> at_;
+    i64 reached_, early_ = 0;
+    bool unlogged_ = false;
+    bool evaluated_ = false;  // since the last time stamp
+    // Time in which no iteration was computed; in which the program ran; of the start that has not
+    // reached an iteration yet.
+    double missing_s_ = 0, running_s_ = 0, starting_s_ = 0;
+};
+
+void Segment::on(const ClockEvent&, const TimedEvent& e) {
+    pass_time(e, false, {});
+}
+
+void Segment::on(const StartEvent& event, const TimedEvent& e) {
+    if (!all_.last && !at_) at_ = 0;
+    restarts_ = all_.has_starts = true;
+    ++n_starts_;
+    if (event.n_nodes > 0) all_.n_nodes = event.n_nodes;
+    pass_time(e, true, {});
+}
+
+void Segment::on(const LoadEvent& event, const TimedEvent& e) {
+    // The checkpoint was saved between two logged iterations. More iterations than that show that a
+    // part of the log is missing.
+    if (at_ && event.iteration - *at_ < all_.interval) add_unlogged(event.iteration);
+    restarts_ = true;
+    loaded_ = at_ = event.iteration;
+    pass_time(e, phase_ == Phase::running && all_.last, {});
+}
+
+void Segment::on(const StopEvent& event, const TimedEvent& e) {
+    pass_time(e, false, {});
+    phase_ = Phase::stopped;
+    if (event.last_iteration && at_ && (restarts_ || !new_log_))
+        add_unlogged(*event.last_iteration);
+}
+
+// A save or an evaluation after a stop line (Megatron's "[after training is done]") means that the
+// program still runs.
+void Segment::on(const EvaluationEvent& event, const TimedEvent& e) {
+    if (phase_ == Phase::stopped) phase_ = Phase::running;
+    evaluated_ = true;
+    if (e.unix_time_s) pass_time(e, false, {.evaluation_s = event.busy_s});
+}
+
+void Segment::on(const SaveEvent& event, const TimedEvent& e) {
+    if (phase_ == Phase::stopped) phase_ = Phase::running;
+    const double save_s = event.busy_s.value_or(0);
+    if (!e.unix_time_s) all_.clock.unstamped_save_s += save_s;
+    pass_time(e, false, {.save_s = save_s});
 }
 
 // Adds the time before an event to the account. The time before a start counts as waiting, also
-// when no line states the end of the earlier program. A save or an evaluation after a stop line
-// (Megatron's "[after training is done]") means that the program still runs.
-void LogSummary::add_event(const LogLine& line) {
-    using Phase = TimeAccount::Phase;
-    using Kind = LogLine::Kind;
-    const bool starts = line.kind == Kind::start ||
-                        (line.kind == Kind::loaded && phase_ == Phase::running && last_);
-    const bool works = line.kind == Kind::validation || line.kind == Kind::saved;
-    if (works && phase_ == Phase::stopped) phase_ = Phase::running;
-    const double saved_s = line.kind == Kind::saved ? line.busy_s.value_or(0) : 0;
-    if (!line.unix_time_s) {
-        unstamped_save_s_ += saved_s;
-    } else {
-        const bool silent = std::exchange(silent_, false);
-        const double gap_s = follow_clock(*line.unix_time_s);
-        if (line.kind == Kind::validation) evaluated_ = true;
-        if (silent && line.kind != Kind::start && gap_s >= settings_.least_gap_s) {
+// when no line states the end of the earlier program.
+void Segment::pass_time(const TimedEvent& e, bool starts, const Work& work) {
+    if (e.unix_time_s) {
+        const double gap_s = advance_to(*e.unix_time_s);
+        if (e.is_first_stamp && !is_start(e) && gap_s >= least_gap_s_) {
             add_unseen_start(gap_s);
             forget_unstamped();
             phase_ = Phase::starting;
         } else if (starts) {
-            starting_now_s_ = 0;
-            const double save_s = std::min(gap_s, unstamped_save_s_);
-            evaluated_ = false;
-            add_running_gap(save_s, 0, {});
-            account_.add_gap(Phase::stopped, gap_s - save_s);
+            add_start(gap_s);
         } else if (phase_ == Phase::running) {
-            add_running_gap(gap_s, saved_s,
-                            line.kind == Kind::validation ? line.busy_s : std::nullopt);
+            add_running_gap(gap_s, work);
         } else {
-            account_.add_gap(phase_, gap_s);
-            if (phase_ == Phase::starting) starting_now_s_ += gap_s;
+            all_.account.add_gap(phase_, gap_s);
+            if (phase_ == Phase::starting) starting_s_ += gap_s;
             forget_unstamped();
         }
     }
-    if (starts || !last_) phase_ = Phase::starting;
-    if (line.kind == Kind::stop) phase_ = Phase::stopped;
+    if (starts || !all_.last) phase_ = Phase::starting;
 }
 
-// Adds the iterations from run_at_ to `iteration`, which no line logs. Each took the step time of
-// the last line, but all of them no longer than the program ran after that line.
-void LogSummary::add_unlogged(i64 iteration) {
-    const i64 n = iteration - *run_at_;
-    if (n <= 0) return;
-    if (!last_) {
-        early_ += n;
-        run_at_ = iteration;
-        return;
-    }
-    double seconds = last_->step_s * as_double(n);
-    add_sums(*last_, n, true);
-    if (clock_) {
-        seconds = std::clamp(running_now_s_, 0.0, seconds);
-        account_.add_gap(TimeAccount::Phase::running, -seconds);
-        running_now_s_ -= seconds;
-        missing_now_s_ -= seconds;
-    }
-    account_.add_steps(*run_at_ + 1, iteration, seconds / as_double(n), 0, 0);
-    reached_ = std::max(reached_, iteration);
-    run_at_ = iteration;
-    stopped_ = true;
+double Segment::advance_to(double stamp_s) {
+    const double passed_s = all_.clock.advance_to(stamp_s);
+    missing_s_ += passed_s;
+    return passed_s;
+}
+
+void Segment::forget_unstamped() {
+    evaluated_ = false;
+    all_.clock.unstamped_save_s = 0;
+}
+
+// Adds the time before the start of a program.
+void Segment::add_start(double gap_s) {
+    starting_s_ = 0;
+    evaluated_ = false;
+    const double save_s = std::min(gap_s, all_.clock.unstamped_save_s);
+    add_running_gap(save_s, {});
+    all_.account.add_gap(Phase::stopped, gap_s - save_s);
+}
+
+// Adds the pause before the first time stamp of a log that does not state when its program started.
+void Segment::add_unseen_start(double gap_s) {
+    ++all_.stops.n_unseen_starts;
+    const double mean_s =
+        all_.n_timed_starts > 0 ? all_.timed_starts_s / as_double(all_.n_timed_starts) : 0;
+    const double restart_s = std::min(gap_s, mean_s);
+    all_.account.add_gap(Phase::starting, restart_s);
+    all_.account.add_gap(Phase::stopped, gap_s - restart_s);
 }
 
 // Adds the time before a time stamp, in which the program ran. Counts the saves since the previous
 // stamp first. An evaluation whose line does not state its time gets the rest.
-void LogSummary::add_running_gap(double gap_s, double saved_s, std::optional<double> evaluation_s) {
-    account_.add_gap(TimeAccount::Phase::running, gap_s);
-    running_now_s_ += gap_s;
+void Segment::add_running_gap(double gap_s, const Work& work) {
+    all_.account.add_gap(Phase::running, gap_s);
+    running_s_ += gap_s;
     const double left_s = std::max(0.0, gap_s);
-    const double unstamped_s = std::min(unstamped_save_s_, left_s);
-    account_.add_save(saved_s + unstamped_s);
+    const double save_s = work.save_s + std::min(all_.clock.unstamped_save_s, left_s);
+    all_.account.add_save(save_s);
     if (evaluated_)
-        account_.add_evaluation(
-            evaluation_s.value_or(std::max(0.0, left_s - saved_s - unstamped_s)));
+        all_.account.add_evaluation(work.evaluation_s.value_or(std::max(0.0, left_s - save_s)));
     forget_unstamped();
 }
 
-void LogSummary::forget_unstamped() {
-    evaluated_ = false;
-    unstamped_save_s_ = 0;
-}
-
-void LogSummary::finish() {
-    if (!first_) return;
-    const LoggedIteration first = *first_;
-    first_.reset();
-    add_iteration(first);
-    evaluated_ = std::exchange(evaluated_after_first_, false);
-}
-
-void LogSummary::add(const LoggedIteration& line) {
-    ++n_logged_;
-    if (!last_ && !first_ && !loaded_) {
-        first_ = line;
+// Adds the iterations from at_ to `iteration`, which no line logs. Each took the step time of the
+// last line, but all of them no longer than the program ran after that line.
+void Segment::add_unlogged(i64 iteration) {
+    const i64 n = iteration - *at_;
+    if (n <= 0) return;
+    const i64 from = std::exchange(at_, iteration).value();
+    if (!all_.last) {
+        early_ += n;
         return;
     }
-    if (first_ && line.iteration == first_->iteration) {
-        ++n_repeated_;
-        return;
+    double seconds = all_.last->step_s * as_double(n);
+    all_.rates.add(*all_.last, n, true, &*all_.last);
+    if (all_.clock.now()) {
+        seconds = std::clamp(running_s_, 0.0, seconds);
+        all_.account.add_gap(Phase::running, -seconds);
+        running_s_ -= seconds;
+        missing_s_ -= seconds;
     }
-    if (first_ && line.iteration > first_->iteration) {
-        interval_ = line.iteration - first_->iteration;
-    }
-    finish();
-    if (is_repeated(line)) {
-        ++n_repeated_;
-    } else {
-        add_iteration(line);
-    }
+    all_.account.add_steps(from + 1, iteration, seconds / as_double(n), 0, 0);
+    reached_ = std::max(reached_, iteration);
+    unlogged_ = true;
 }
 
-double LogSummary::follow_clock(double now) {
-    if (!first_clock_) first_clock_ = now;
-    // The clocks of several hosts differ a little, so an earlier time does not set the clock back.
-    const double passed_s = clock_ ? std::max(0.0, now - *clock_) : 0;
-    stamped_ |= clock_.has_value();
-    missing_now_s_ += passed_s;
-    clock_ = std::max(now, clock_.value_or(now));
-    return passed_s;
-}
-
-// Returns whether a program started before `line` although no line states the start. This is
+// Returns whether a program started before the iteration although no line states the start. This is
 // assumed when a new log begins after a time of at least least_gap_s without iterations. Without
 // such a gap, the log may be the next part of a rotated log.
-bool LogSummary::starts_file(const LoggedIteration& line) const {
-    if (!new_file_ || !last_ || !line.unix_time_s || !clock_) return false;
-    const double step_s = line.step_s * as_double(line.iteration - last_->iteration);
-    return missing_now_s_ + *line.unix_time_s - *clock_ - step_s >= settings_.least_gap_s;
+bool Segment::begins_run_unseen(const TimedIteration& end) const {
+    const std::optional<double>& now = all_.clock.now();
+    if (!new_log_ || !end.unix_time_s || !now) return false;
+    const double step_s = end.line.step_s * as_double(end.line.iteration - all_.last->iteration);
+    return missing_s_ + *end.unix_time_s - *now - step_s >= least_gap_s_;
 }
 
-// Returns whether `line` repeats an iteration that another rank has logged. Such a line has the
-// number of the last iteration, or is equal to one of the last 64 lines.
-bool LogSummary::is_repeated(const LoggedIteration& line) const {
-    if (!last_ || started_ || line.iteration > last_->iteration) return false;
-    return line.iteration == last_->iteration ||
-           std::find(digests_.begin(), digests_.end(), line.digest) != digests_.end();
+bool Segment::begins_run(const TimedIteration& end) const {
+    return !all_.last || end.line.iteration <= all_.last->iteration || restarts_ || unlogged_ ||
+           begins_run_unseen(end);
 }
 
-void LogSummary::add_iteration(LoggedIteration line) {
-    constexpr size_t max_digests = 64;
-    digests_.push_back(line.digest);
-    if (digests_.size() > max_digests) digests_.pop_front();
-    if (!line.global_batch && last_) line.global_batch = last_->global_batch;  // truncated line
-    const bool goes_back = last_ && line.iteration <= last_->iteration;
-    const bool first_of_run = !last_ || goes_back || started_ || stopped_ || starts_file(line);
-    const bool is_loaded = loaded_ && *loaded_ < line.iteration;
-    i64 before = is_loaded ? *loaded_ : std::max<i64>(0, line.iteration - interval_);
-    if (!first_of_run) {
-        before = last_->iteration;
-        interval_ = line.iteration - before;
-    } else if (!is_loaded && last_ && last_->iteration < line.iteration) {
-        before = reached_ < line.iteration ? reached_ : last_->iteration;
+// Returns the iteration after which the run computed the iterations that `line` reports.
+i64 Segment::iteration_before(const LoggedIteration& line, bool first_of_run) const {
+    if (!first_of_run) return all_.last->iteration;
+    if (loaded_ && *loaded_ < line.iteration) return *loaded_;
+    if (all_.last && all_.last->iteration < line.iteration)
+        return reached_ < line.iteration ? reached_ : all_.last->iteration;
+    return std::max<i64>(0, line.iteration - all_.interval);
+}
+
+void Segment::end(const TimedIteration& end, const LogReader::Observer& observer) {
+    LoggedIteration line = end.line;
+    const LoggedIteration* const last = all_.last ? &*all_.last : nullptr;
+    if (!line.global_batch && last) line.global_batch = last->global_batch;  // truncated line
+    const bool first_of_run = begins_run(end);
+    const i64 before = iteration_before(line, first_of_run);
+    const i64 n = line.iteration - before;
+    if (!first_of_run) all_.interval = n;
+    pass_steps(end, line.step_s * as_double(n), first_of_run);
+    count_restarts(first_of_run, end.unix_time_s.has_value());
+    if (last) add_stop(first_of_run, before);
+    all_.missing_s += missing_s_;
+    all_.account.add_steps(before + 1, line.iteration, line.step_s, line.skipped, line.nan);
+    if (early_ > 0) all_.rates.add(line, early_, true, last);
+    all_.rates.add(line, n, first_of_run, last);
+    if (observer) observer(line, before, first_of_run);
+    all_.last = line;
+}
+
+void Segment::end_of_log() {
+    all_.missing_s += missing_s_;
+    all_.stops.n_restarts += all_.last ? n_starts_ : std::max<i64>(0, n_starts_ - 1);
+}
+
+// Adds the time to the end of the steps of the iteration's line. The program makes the time stamp
+// of a line after the steps of the line, so the time of these steps is not missing.
+void Segment::pass_steps(const TimedIteration& end, double step_s, bool first_of_run) {
+    if (!end.unix_time_s) {
+        all_.clock.add(step_s);
+        return;
     }
-    const double step_s = line.step_s * as_double(line.iteration - before);
-    if (line.unix_time_s) {
-        // The program makes the time stamp of a line after the steps of the line, so the time of
-        // these steps is not missing.
-        const bool first = !clock_;
-        const double passed_s = follow_clock(*line.unix_time_s);
-        if (!first) {
-            missing_now_s_ -= step_s;
-            add_gap_before(passed_s - step_s, first_of_run);
-        }
-        silent_ = false;
-        forget_unstamped();
-    } else if (clock_) {
-        *clock_ += step_s;
-        evaluated_ = false;
+    const bool is_first = !all_.clock.now();
+    const double passed_s = advance_to(*end.unix_time_s);
+    if (!is_first) {
+        missing_s_ -= step_s;
+        add_gap_before_steps(passed_s - step_s, first_of_run, end.is_first_stamp);
     }
-    n_restarts_ = n_restarts();
-    const bool unseen_start = new_file_ && n_starts_ == 0;
-    if (first_of_run && last_ && (!has_starts_ || unseen_start)) ++n_restarts_;
-    if (new_file_ && last_ && !first_of_run && !(line.unix_time_s && stamped_)) ++n_unclear_logs_;
-    if (last_) find_stop(first_of_run, unseen_start, before);
-    missing_s_ += missing_now_s_;
-    phase_ = TimeAccount::Phase::running;
-    account_.add_steps(before + 1, line.iteration, line.step_s, line.skipped, line.nan);
-    if (early_ > 0) add_sums(line, std::exchange(early_, 0), true);
-    add_sums(line, line.iteration - before, first_of_run);
-    if (observer_) observer_(line, before, first_of_run);
-    last_ = line;
-    reached_ = line.iteration;
-    run_at_ = line.iteration;
-    started_ = stopped_ = new_file_ = false;
-    n_starts_ = 0;
-    loaded_.reset();
-    missing_now_s_ = starting_now_s_ = running_now_s_ = 0;
+    forget_unstamped();
 }
 
-// Adds the time before the steps of a logged iteration to the account.
-void LogSummary::add_gap_before(double gap_s, bool first_of_run) {
-    using Phase = TimeAccount::Phase;
+void Segment::add_gap_before_steps(double gap_s, bool first_of_run, bool is_first_stamp) {
     if (phase_ == Phase::running && !first_of_run) {
-        add_running_gap(gap_s, 0, {});
-    } else if (silent_ && gap_s >= settings_.least_gap_s) {
+        add_running_gap(gap_s, {});
+    } else if (is_first_stamp && gap_s >= least_gap_s_) {
         add_unseen_start(gap_s);
     } else {
         const bool unseen_restart = phase_ == Phase::running;
-        account_.add_gap(unseen_restart ? Phase::starting : phase_, gap_s);
+        all_.account.add_gap(unseen_restart ? Phase::starting : phase_, gap_s);
         if (phase_ != Phase::starting || n_starts_ == 0) return;
-        ++n_timed_starts_;
-        timed_starts_s_ += starting_now_s_ + gap_s;
-    }
-}
-
-// Adds the pause before the first time stamp of a log that does not state when its program started.
-void LogSummary::add_unseen_start(double gap_s) {
-    ++n_unseen_starts_;
-    const double mean_s = n_timed_starts_ > 0 ? timed_starts_s_ / as_double(n_timed_starts_) : 0;
-    const double restart_s = std::min(gap_s, mean_s);
-    account_.add_gap(TimeAccount::Phase::starting, restart_s);
-    account_.add_gap(TimeAccount::Phase::stopped, gap_s - restart_s);
-}
-
-// Adds the stop, if there was one, between the previous line and the next line, whose iterations
-// begin after `before`. `first_of_run`: a restart, or a rollback within the run, has discarded the
-// iterations that were logged after iteration `before`.
-void LogSummary::find_stop(bool first_of_run, bool unseen_start, i64 before) {
-    LogStop stop{.restarted = first_of_run && (n_starts_ > 0 || !has_starts_ || unseen_start),
-                 .last_iteration = last_->iteration,
-                 .last_computed = reached_,
-                 .resumed_after = before,
-                 .unix_time_s = clock_};
-    if (first_of_run) {
-        stop.repeated_s = account_.discard_after(before, stop.repeated(), last_->step_s);
-    }
-    if (stamped_) stop.missing_s = std::max(0.0, missing_now_s_);
-    if (!first_of_run && missing_now_s_ < settings_.least_gap_s) return;
-    if (first_of_run) {
-        repeated_iterations_ += stop.repeated();
-        repeated_s_ += stop.repeated_s;
-    }
-    keep(stop);
-}
-
-void LogSummary::keep(const LogStop& stop) {
-    ++n_stops_;
-    stops_.push_back(stop);
-    if (stops_.size() > max_stops) stops_.pop_front();
-}
-
-void LogSummary::add_sums(const LoggedIteration& line, i64 n, bool first_of_run) {
-    LogSums sums{.iterations = n, .step_s = line.step_s * as_double(n)};
-    const bool follows = last_ && !first_of_run;
-    const auto increase = [](i64 from, i64 to) { return as_double(std::max<i64>(0, to - from)); };
-    if (follows && line.consumed_samples && last_->consumed_samples) {
-        sums.samples = increase(*last_->consumed_samples, *line.consumed_samples);
-    } else if (line.global_batch) {
-        sums.samples = as_double(n) * as_double(*line.global_batch);
-    }
-    if (follows && line.consumed_tokens && last_->consumed_tokens) {
-        sums.tokens = increase(*last_->consumed_tokens, *line.consumed_tokens);
-        if (sums.samples > 0 && sums.tokens > 0) tokens_per_sample_ = sums.tokens / sums.samples;
-    } else if (line.consumed_tokens && line.consumed_samples && *line.consumed_samples > 0) {
-        if (!tokens_per_sample_) {
-            tokens_per_sample_ =
-                as_double(*line.consumed_tokens) / as_double(*line.consumed_samples);
-        }
-        sums.tokens = sums.samples * *tokens_per_sample_;
-    }
-    if (line.flops_per_s) {
-        sums.flops = *line.flops_per_s * sums.step_s;
-        sums.flops_s = sums.step_s;
-    }
-    sums_ += sums;
-    if (last_ && last_->global_batch != line.global_batch) recent_.clear();
-    recent_.push_back({sums, first_of_run});
-    if (static_cast<i64>(recent_.size()) > settings_.window) recent_.pop_front();
-    // Uses the mean batch of the interval, since the batch ramp may have changed the batch within
-    // it.
-    if (sums.samples > 0 && !first_of_run) {
-        fit_.add(sums.mean_batch(), line.step_s, as_double(n));
+        ++all_.n_timed_starts;
+        all_.timed_starts_s += starting_s_ + gap_s;
     }
 }
 
 // The first start does not count, because it is not a restart.
-i64 LogSummary::n_restarts() const {
-    return n_restarts_ + (last_ ? n_starts_ : std::max<i64>(0, n_starts_ - 1));
+void Segment::count_restarts(bool first_of_run, bool is_stamped) {
+    LogStops& stops = all_.stops;
+    stops.n_restarts += all_.last ? n_starts_ : std::max<i64>(0, n_starts_ - 1);
+    if (!all_.last) return;
+    if (first_of_run && (!all_.has_starts || starts_unseen())) ++stops.n_restarts;
+    const bool is_clear = is_stamped && all_.clock.has_two_stamps();
+    if (new_log_ && !first_of_run && !is_clear) ++stops.n_unclear_logs;
 }
 
-LogSums LogSummary::recent() const {
-    const auto sum = [this](bool with_first) {
-        LogSums sums;
-        for (const Recent& line : recent_) {
-            if (with_first || !line.first_of_run) sums += line.sums;
-        }
-        return sums;
-    };
-    const LogSums usual = sum(false);
-    return usual.iterations > 0 ? usual : sum(true);
+// Adds the stop, if there was one, between the previous line and the iteration, whose steps begin
+// after `before`. `first_of_run`: a restart, or a rollback within the run, has discarded the
+// iterations that were logged after iteration `before`.
+void Segment::add_stop(bool first_of_run, i64 before) {
+    LogStop stop{
+        .restarted = first_of_run && (n_starts_ > 0 || !all_.has_starts || starts_unseen()),
+        .last_iteration = all_.last->iteration,
+        .last_computed = reached_,
+        .resumed_after = before,
+        .unix_time_s = all_.clock.now()};
+    if (all_.clock.has_two_stamps()) stop.missing_s = std::max(0.0, missing_s_);
+    LogStops& stops = all_.stops;
+    if (first_of_run) {
+        stop.repeated_s = all_.account.discard_after(before, stop.repeated(), all_.last->step_s);
+        stops.repeated_iterations += stop.repeated();
+        stops.repeated_s += stop.repeated_s;
+    } else if (missing_s_ < least_gap_s_) {
+        return;
+    }
+    ++stops.n_stops;
+    stops.newest.push_back(stop);
+    if (stops.newest.size() > LogStops::max_stops) stops.newest.pop_front();
 }
 
-std::optional<double> LogSummary::wall_s() const {
-    if (!stamped_) return std::nullopt;
-    return *clock_ - *first_clock_;
+// Sums the segment of `events` and `end`.
+void add_segment(LogTotals& totals, double least_gap_s, const std::vector<TimedEvent>& events,
+                 const TimedIteration& end, const LogReader::Observer& observer) {
+    Segment segment(totals, least_gap_s);
+    for (const TimedEvent& e : events) segment.add(e);
+    segment.end(end, observer);
+}
+
+}  // namespace
+
+void LogReader::begin_log(const std::optional<FirstIteration>& first) {
+    if (overlap_) overlap_->begin_log(first);
+    events_.push_back({});
+    is_stamped_ = false;
+}
+
+void LogReader::add(std::string_view text) {
+    ++lines_.lines;
+    const LogLine line = parse_log_line(text);
+    if (overlap_ && skips(line, text)) {
+        ++lines_.overlapping;
+        return;
+    }
+    lines_.invalid += line.n_invalid;
+    if (const LoggedIteration* iteration = line.iteration()) {
+        add_iteration(*iteration, line.unix_time_s);
+    } else if (const LogEvent* event = line.event()) {
+        const bool is_first = line.unix_time_s && !std::exchange(is_stamped_, true);
+        events_.push_back({*event, line.unix_time_s, is_first});
+        if (line.unix_time_s) newest_s_ = std::max(*line.unix_time_s, newest_s_.value_or(0));
+    } else if (const auto* ramp = std::get_if<LoggedRamp>(&line.content)) {
+        ramp_ = *ramp;
+    }
+}
+
+// Returns the newest logged iteration; nullptr when there is none.
+const LoggedIteration* LogReader::latest() const {
+    if (first_) return &first_->line;
+    return totals_.last ? &*totals_.last : nullptr;
+}
+
+// Returns whether another rank has logged the iteration of `line`. Such a line has the number of
+// the last iteration, or is equal to one of the last 64 lines.
+bool LogReader::is_repeated(const LoggedIteration& line) const {
+    const LoggedIteration* const last = latest();
+    if (!last || line.iteration > last->iteration || restarts(events_)) return false;
+    return line.iteration == last->iteration ||
+           std::ranges::find(digests_, line.digest) != digests_.end();
+}
+
+void LogReader::add_iteration(const LoggedIteration& line, std::optional<double> unix_time_s) {
+    constexpr size_t max_digests = 64;
+    ++lines_.logged;
+    if (is_repeated(line)) {
+        ++lines_.repeated;
+        return;
+    }
+    digests_.push_back(line.digest);
+    if (digests_.size() > max_digests) digests_.pop_front();
+    const bool is_first_stamp = unix_time_s && !std::exchange(is_stamped_, true);
+    if (unix_time_s) newest_s_ = std::max(*unix_time_s, newest_s_.value_or(0));
+    const TimedIteration iteration{line, unix_time_s, is_first_stamp};
+    if (!latest() && !std::ranges::any_of(events_, is_load)) {
+        first_ = iteration;
+        before_first_ = std::exchange(events_, {});
+        return;
+    }
+    if (first_ && !restarts(events_) && line.iteration > first_->line.iteration)
+        totals_.interval = line.iteration - first_->line.iteration;
+    finish();
+    add_segment(totals_, settings_.least_gap_s, events_, iteration, observer_);
+    events_.clear();
+}
+
+void LogReader::finish() {
+    if (!first_) return;
+    add_segment(totals_, settings_.least_gap_s, before_first_, *first_, observer_);
+    first_.reset();
+    before_first_.clear();
+}
+
+// Returns whether an event is older than the clock. A log with such an event repeats a part of an
+// earlier log.
+bool LogReader::is_past(const LogLine& line) const {
+    constexpr double least_past_s = 60;  // the clocks of two hosts differ by less
+    const std::optional<double> now = std::max(totals_.clock.now(), newest_s_);
+    return now && line.unix_time_s && *line.unix_time_s + least_past_s < *now;
+}
+
+// Returns whether to skip a line: a line that an earlier log has, too, or an event of the past.
+bool LogReader::skips(const LogLine& line, std::string_view text) {
+    if (std::holds_alternative<std::monostate>(line.content) && line.n_invalid == 0) return false;
+    const bool repeats = overlap_->repeats(line, text);
+    const LoggedIteration* const iteration = line.iteration();
+    if (!iteration) return repeats || is_past(line);
+    if (!repeats) return false;
+    // Keeps the last iteration of the earlier log if another rank has printed it after a rotation.
+    const LoggedIteration* const last = latest();
+    if (last && iteration->iteration == last->iteration && !restarts(events_) &&
+        std::ranges::any_of(events_, begins_log))
+        return false;
+    std::erase_if(events_, begins_log);  // the log continues an earlier log
+    is_stamped_ = true;
+    return true;
+}
+
+LogSummary LogReader::summary() const {
+    LogTotals all = totals_;
+    if (first_) add_segment(all, settings_.least_gap_s, before_first_, *first_, {});
+    Segment rest(all, settings_.least_gap_s);
+    for (const TimedEvent& e : events_) rest.add(e);
+    rest.end_of_log();
+    return {.lines = lines_,
+            .last = all.last,
+            .ramp = ramp_,
+            .rates = all.rates,
+            .stops = std::move(all.stops),
+            .time_use = all.account.use(),
+            .interval = all.interval,
+            .n_nodes = all.n_nodes,
+            .wall_s = all.clock.wall_s(),
+            .missing_s = std::max(0.0, all.missing_s),
+            .last_time_s = all.clock.now()};
 }
 
 }  // namespace lm::metrics

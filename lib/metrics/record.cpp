@@ -8,8 +8,11 @@
 #include <cmath>
 #include <ctime>
 #include <iterator>
+#include <string_view>
+#include <utility>
 
 #include "io/json.hpp"
+#include "metrics/log_labels.hpp"
 
 namespace lm::metrics {
 namespace {
@@ -25,6 +28,27 @@ void put_origin(io::OrderedJson& json, const RunOrigin& origin) {
     put_if(json, "generation", origin.generation);
 }
 
+// Appends fields " LABEL: VALUE |" to the start of a log line.
+class LineWriter {
+  public:
+    explicit LineWriter(std::string start) : text_(std::move(start)) {}
+    template <typename T>
+    void add(std::string_view label, const char* format, const T& value) {
+        fmt::format_to(std::back_inserter(text_), " {}: ", label);
+        fmt::format_to(std::back_inserter(text_), fmt::runtime(format), value);
+        text_ += " |";
+    }
+    // Adds nothing when there is no value.
+    template <typename T>
+    void add(std::string_view label, const char* format, const std::optional<T>& value) {
+        if (value) add(label, format, *value);
+    }
+    const std::string& text() const { return text_; }
+
+  private:
+    std::string text_;
+};
+
 // Returns the object as one line of text. Replaces bytes that are not UTF-8.
 std::string line_of(const io::OrderedJson& json) {
     return json.dump(-1, ' ', false, io::OrderedJson::error_handler_t::replace);
@@ -37,60 +61,46 @@ double perplexity(double loss) {
 }
 
 std::string log_line(const StepRecord& r) {
-    std::string line;
-    const auto add = [&](auto format, const auto& value) {
-        fmt::format_to(std::back_inserter(line), fmt::runtime(format), value);
-    };
-    const auto add_if = [&](const char* format, const auto& value) {
-        if (value) add(format, *value);
-    };
-    fmt::format_to(std::back_inserter(line), " iteration {:8}/{:8} |", r.iteration,
-                   r.total_iterations);
-    add(" consumed samples: {:12} |", r.consumed_samples);
-    add(" consumed tokens: {:12} |", r.consumed_tokens);
-    add(" elapsed time per iteration (s): {:.2f} |", r.step_s);
-    add(" learning rate: {:.3E} |", r.learning_rate);
-    add(" global batch size: {:5} |", r.global_batch);
-    add_if(" lm loss: {:.6E} |", r.loss);
-    add_if(" loss scale: {:.1f} |", r.loss_scale);
-    add_if(" grad norm: {:.3f} |", r.grad_norm);
-    add_if(" num zeros: {:.1f} |", r.num_zeros);
-    add_if(" params norm: {:.3f} |", r.params_norm);
-    add_if(" curriculum seqlen: {:5} |", r.seq_length);
-    add(" number of skipped iterations: {:3} |", r.skipped_iterations);
-    add(" number of nan iterations: {:3} |", r.nan_iterations);
-    add(" samples per second: {:.3f} |", r.samples_per_s);
-    add(" TFLOPs: {:.2f} |", r.flops_per_s / 1e12);
-    add_if(" MFU: {:.2f} |", r.mfu);
-    add(" tokens per second: {:.1f} |", r.tokens_per_s);
-    return line;
+    LineWriter line(fmt::format(" iteration {:8}/{:8} |", r.iteration, r.total_iterations));
+    line.add(labels::consumed_samples, "{:12}", r.consumed_samples);
+    line.add(labels::consumed_tokens, "{:12}", r.consumed_tokens);
+    line.add(labels::elapsed_s, "{:.2f}", r.step_s);
+    line.add(labels::learning_rate, "{:.3E}", r.learning_rate);
+    line.add(labels::global_batch, "{:5}", r.global_batch);
+    line.add(labels::loss, "{:.6E}", r.loss);
+    line.add("loss scale", "{:.1f}", r.loss_scale);
+    line.add(labels::grad_norm, "{:.3f}", r.grad_norm);
+    line.add("num zeros", "{:.1f}", r.num_zeros);
+    line.add("params norm", "{:.3f}", r.params_norm);
+    line.add("curriculum seqlen", "{:5}", r.seq_length);
+    line.add(labels::skipped, "{:3}", r.skipped_iterations);
+    line.add(labels::nan, "{:3}", r.nan_iterations);
+    line.add(labels::samples_per_s, "{:.3f}", r.samples_per_s);
+    line.add(labels::tflops, "{:.2f}", r.flops_per_s / 1e12);
+    line.add("MFU", "{:.2f}", r.mfu);
+    line.add("tokens per second", "{:.1f}", r.tokens_per_s);
+    return line.text();
 }
 
 std::string megatron_lm_line(const StepRecord& r, bool throughput) {
     const double seconds = std::floor(r.unix_time_s);
-    std::string line = fmt::format(" [{:%Y-%m-%d %H:%M:%S}.{:06}] iteration {:8}/{:8} |",
-                                   fmt::localtime(static_cast<std::time_t>(seconds)),
-                                   static_cast<i64>((r.unix_time_s - seconds) * 1e6), r.iteration,
-                                   r.total_iterations);
-    const auto add = [&](auto format, const auto& value) {
-        fmt::format_to(std::back_inserter(line), fmt::runtime(format), value);
-    };
-    const auto add_if = [&](const char* format, const auto& value) {
-        if (value) add(format, *value);
-    };
-    add(" consumed samples: {:12} |", r.consumed_samples);
-    add(" elapsed time per iteration (ms): {:.1f} |", r.step_s * 1e3);
-    if (throughput) add(" throughput per GPU (TFLOP/s/GPU): {:.1f} |", r.flops_per_s / 1e12);
-    add(" learning rate: {:.6E} |", r.learning_rate);
-    add(" global batch size: {:5} |", r.global_batch);
-    add_if(" lm loss: {:.6E} |", r.loss);
-    add(" loss scale: {:.1f} |", r.loss_scale.value_or(1.0));
-    add_if(" grad norm: {:.3f} |", r.grad_norm);
-    add_if(" num zeros: {:.1f} |", r.num_zeros);
-    add_if(" params norm: {:.3f} |", r.params_norm);
-    add(" number of skipped iterations: {:3} |", r.skipped_iterations);
-    add(" number of nan iterations: {:3} |", r.nan_iterations);
-    return line;
+    LineWriter line(fmt::format(" [{:%Y-%m-%d %H:%M:%S}.{:06}] iteration {:8}/{:8} |",
+                                fmt::localtime(static_cast<std::time_t>(seconds)),
+                                static_cast<i64>((r.unix_time_s - seconds) * 1e6), r.iteration,
+                                r.total_iterations));
+    line.add(labels::consumed_samples, "{:12}", r.consumed_samples);
+    line.add(labels::elapsed_ms, "{:.1f}", r.step_s * 1e3);
+    if (throughput) line.add(labels::throughput, "{:.1f}", r.flops_per_s / 1e12);
+    line.add(labels::learning_rate, "{:.6E}", r.learning_rate);
+    line.add(labels::global_batch, "{:5}", r.global_batch);
+    line.add(labels::loss, "{:.6E}", r.loss);
+    line.add("loss scale", "{:.1f}", r.loss_scale.value_or(1.0));
+    line.add(labels::grad_norm, "{:.3f}", r.grad_norm);
+    line.add("num zeros", "{:.1f}", r.num_zeros);
+    line.add("params norm", "{:.3f}", r.params_norm);
+    line.add(labels::skipped, "{:3}", r.skipped_iterations);
+    line.add(labels::nan, "{:3}", r.nan_iterations);
+    return line.text();
 }
 
 std::string validation_line(const ValidationRecord& r) {

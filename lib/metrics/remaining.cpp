@@ -21,11 +21,11 @@ bool is_usable(const LoggedRamp& r) {
 // Returns the batch ramp; nullopt when the batch size is not known.
 std::optional<spec::BatchRamp> ramp_of(const LogSummary& log, const RunLength& length) {
     if (length.ramp) return length.ramp;
-    if (const auto& r = log.ramp(); r && is_usable(*r)) {
+    if (const auto& r = log.ramp; r && is_usable(*r)) {
         return spec::BatchRamp{r->start, r->increment, r->samples, r->global_batch};
     }
-    if (!log.last().global_batch || *log.last().global_batch < 1) return std::nullopt;
-    return spec::BatchRamp{.global_batch = *log.last().global_batch};
+    if (!log.last->global_batch || *log.last->global_batch < 1) return std::nullopt;
+    return spec::BatchRamp{.global_batch = *log.last->global_batch};
 }
 
 void compare(const LoggedIteration& last, const spec::BatchRamp& ramp, const std::string& name) {
@@ -68,12 +68,12 @@ Left left_by_tokens(const LogSummary& log, const spec::BatchRamp& ramp, i64 cons
                     std::optional<i64> seq_length) {
     constexpr std::string_view flag = "--train-tokens";
     const std::optional<double> per_sample =
-        seq_length ? std::optional(as_double(*seq_length)) : log.tokens_per_sample();
+        seq_length ? std::optional(as_double(*seq_length)) : log.rates.tokens_per_sample();
     if (!per_sample || !(*per_sample > 0))
         usage_error(flag,
                     "this log does not state the number of tokens of a sample: add --seq-length");
-    const double done = log.last().consumed_tokens ? as_double(*log.last().consumed_tokens)
-                                                   : as_double(consumed) * *per_sample;
+    const double done = log.last->consumed_tokens ? as_double(*log.last->consumed_tokens)
+                                                  : as_double(consumed) * *per_sample;
     const double needed = std::ceil(std::max(0.0, as_double(tokens) - done) / *per_sample);
     const i64 total = consumed + static_cast<i64>(needed);
     Left left = left_by_samples(ramp, consumed, total);
@@ -84,10 +84,24 @@ Left left_by_tokens(const LogSummary& log, const spec::BatchRamp& ramp, i64 cons
     return left;
 }
 
+// Throws Error(usage) when the log does not have the counts that --train-samples or --train-tokens
+// limits.
+void check_counts(const LoggedIteration& last, const std::optional<spec::BatchRamp>& ramp,
+                  const RunLength& schedule, const std::string& name) {
+    const char* flag = schedule.train_samples ? "--train-samples" : "--train-tokens";
+    if (!last.consumed_samples)
+        usage_error(
+            flag, "needs the consumed samples, which {} does not state: give --train-iters instead",
+            name);
+    if (!ramp)
+        usage_error("--global-batch-size", "is missing, and {} does not state the batch size",
+                    name);
+}
+
 }  // namespace
 
 Left remaining_of(const LogSummary& log, const RunLength& schedule, const std::string& name) {
-    const LoggedIteration& last = log.last();
+    const LoggedIteration& last = *log.last;
     if (schedule.train_samples && schedule.train_iters) {
         usage_error("--train-iters",
                     "cannot be combined with --train-samples: give one of the two");
@@ -103,14 +117,7 @@ Left remaining_of(const LogSummary& log, const RunLength& schedule, const std::s
         // iterations do not depend on this number.
         return left_by_iterations(ramp, last.consumed_samples.value_or(0), total - last.iteration);
     }
-    const char* flag = schedule.train_samples ? "--train-samples" : "--train-tokens";
-    if (!last.consumed_samples)
-        usage_error(
-            flag, "needs the consumed samples, which {} does not state: give --train-iters instead",
-            name);
-    if (!ramp)
-        usage_error("--global-batch-size", "is missing, and {} does not state the batch size",
-                    name);
+    check_counts(last, ramp, schedule, name);
     const i64 consumed = *last.consumed_samples;
     Left left{std::numeric_limits<i64>::max(), std::nullopt};
     const auto at_most = [&left](const Left& other) {
@@ -127,12 +134,12 @@ Left remaining_of(const LogSummary& log, const RunLength& schedule, const std::s
 }
 
 double seconds_left(const LogSummary& log, const Left& left, double share) {
-    const LogSums recent = log.recent();
+    const LogSums recent = log.rates.recent();
     const double same = as_double(left.iterations) * recent.mean_step_s();
     const double batch = recent.mean_batch();
     if (left.iterations == 0 || !left.samples || batch <= 0) return same * share;
     const double ratio = as_double(*left.samples) / as_double(left.iterations) / batch;
-    const std::optional<double> fixed = log.fit().fixed_share(batch);
+    const std::optional<double> fixed = log.rates.fit().fixed_share(batch);
     constexpr double alike = 1e-2;
     if (!fixed && share != 1) {
         note(
@@ -150,18 +157,17 @@ double seconds_left(const LogSummary& log, const Left& left, double share) {
 }
 
 std::optional<double> availability(const LogSummary& log) {
-    const std::optional<double> wall_s = log.wall_s();
-    if (!wall_s || !(*wall_s > 0)) return std::nullopt;
-    return std::clamp(1 - (log.missing_s() + log.repeated_s()) / *wall_s, 0.0, 1.0);
+    if (!log.wall_s || !(*log.wall_s > 0)) return std::nullopt;
+    return std::clamp(1 - (log.missing_s + log.stops.repeated_s) / *log.wall_s, 0.0, 1.0);
 }
 
 std::optional<double> age_s(const LogSummary& log, double now) {
-    if (!log.last_time_s()) return std::nullopt;
-    return std::max(0.0, now - *log.last_time_s());
+    if (!log.last_time_s) return std::nullopt;
+    return std::max(0.0, now - *log.last_time_s);
 }
 
 double between_lines_s(const LogSummary& log) {
-    return as_double(log.interval()) * log.recent().mean_step_s();
+    return as_double(log.interval) * log.rates.recent().mean_step_s();
 }
 
 }  // namespace lm::metrics

@@ -12,7 +12,7 @@
 #include "metrics/event_file.hpp"
 #include "metrics/host_count.hpp"
 #include "metrics/log_cause.hpp"
-#include "metrics/log_line.hpp"
+#include "metrics/log_parser.hpp"
 #include "metrics/log_summary.hpp"
 
 namespace {
@@ -34,35 +34,32 @@ void for_each_line(std::string_view text, const F& each) {
 }
 
 void read_line(std::string_view line) {
-    using Line = metrics::LogLine;
-    const Line read = metrics::read_log_line(line);
-    if (read.kind == Line::Kind::iteration) {
-        require(read.iteration.step_s >= 0 && std::isfinite(read.iteration.step_s));
-        require(read.iteration.iteration >= 0);
+    const metrics::LogLine read = metrics::parse_log_line(line);
+    if (const metrics::LoggedIteration* logged = read.iteration()) {
+        require(logged->step_s >= 0 && std::isfinite(logged->step_s));
+        require(logged->iteration >= 0);
     }
     (void)metrics::time_stamp_in(line);
-    (void)metrics::time_of(read);
     require(metrics::count_hosts(std::string(line)) >= 0);
     for (const char c : printable(line)) require(static_cast<unsigned char>(c) >= ' ' && c != 0x7F);
 }
 
 void read_log(std::string_view text) {
-    metrics::LogSummary summary(metrics::LogSummary::Settings{});
+    metrics::LogReader reader;
     metrics::LogCause cause;
-    summary.skip_overlaps();
-    summary.begin_file();
+    reader.skip_overlaps();
+    reader.begin_log();
     int n = 0;
     for_each_line(text, [&](std::string_view line) {
-        if (n++ == 20) summary.begin_file();
-        summary.add(line);
+        if (n++ == 20) reader.begin_log();
+        reader.add(line);
         cause.add(line);
     });
-    summary.finish();
+    const metrics::LogSummary summary = reader.summary();
+    require(summary.stops.n_restarts >= 0);
     if (summary.empty()) return;
-    (void)summary.recent();
-    (void)summary.last();
-    require(summary.n_restarts() >= 0);
-    (void)summary.sums().mean_step_s();
+    (void)summary.rates.recent();
+    (void)summary.rates.sums().mean_step_s();
 }
 
 // Sets the length and the checksums of the first record, so that its content is read.

@@ -18,7 +18,7 @@ struct Line {
     std::string prefix = "";
 };
 
-void add(LogSummary& log, const Line& line) {
+void add(LogReader& log, const Line& line) {
     log.add(fmt::format(
         "{} iteration {:8}/    1000 | consumed samples: {:12} | consumed tokens: {:12} | elapsed "
         "time per iteration (ms): {:.1f} | global batch size: {:5} | lm loss: {}E+00 | TFLOPs: "
@@ -28,7 +28,7 @@ void add(LogSummary& log, const Line& line) {
 }
 
 // Adds the lines of iterations first, first + 10, ..., last of one run with batch size 8.
-void add_run(LogSummary& log, i64 first, i64 last, double step_s = 2) {
+void add_run(LogReader& log, i64 first, i64 last, double step_s = 2) {
     for (i64 i = first; i <= last; i += 10) add(log, {i, i * 8, 8, step_s});
 }
 
@@ -37,71 +37,70 @@ std::string stamped(i64 unix_time) {
                        unix_time / 3600 % 24, unix_time / 60 % 60, unix_time % 60);
 }
 
-LogSummary new_log() {
-    return LogSummary({.window = 100, .least_gap_s = 600});
+LogReader new_log() {
+    return LogReader({.window = 100, .least_gap_s = 600});
 }
 
 }  // namespace
 
 TEST_CASE("a run without stops") {
-    LogSummary log = new_log();
-    CHECK(log.empty());
+    LogReader log = new_log();
+    CHECK(log.summary().empty());
     add_run(log, 10, 200);
-    CHECK(log.last().iteration == 200);
-    CHECK(log.n_logged() == 20);
-    CHECK(log.recent().mean_step_s() == Approx(2));
-    CHECK(log.recent().mean_batch() == Approx(8));
-    CHECK(*log.tokens_per_sample() == Approx(16));
-    CHECK(log.stops().empty());
-    CHECK(!log.wall_s());
-    CHECK(log.sums().flops / log.sums().flops_s == Approx(100e12));
+    CHECK(log.summary().last->iteration == 200);
+    CHECK(log.summary().lines.logged == 20);
+    CHECK(log.summary().rates.recent().mean_step_s() == Approx(2));
+    CHECK(log.summary().rates.recent().mean_batch() == Approx(8));
+    CHECK(*log.summary().rates.tokens_per_sample() == Approx(16));
+    CHECK(log.summary().stops.newest.empty());
+    CHECK(!log.summary().wall_s);
+    CHECK(log.summary().rates.sums().flops / log.summary().rates.sums().flops_s == Approx(100e12));
 }
 
 TEST_CASE("the rate uses the last lines of one batch size, without the first of a run") {
-    LogSummary log({.window = 3, .least_gap_s = 600});
+    LogReader log({.window = 3, .least_gap_s = 600});
     add(log, {10, 80, 8, 99});
     SECTION("the first line counts when there is no other") {
-        log.finish();
-        CHECK(log.recent().mean_step_s() == Approx(99));
+        CHECK(log.summary().rates.recent().mean_step_s() == Approx(99));
         return;
     }
     add(log, {20, 160, 8, 2});
-    CHECK(log.recent().mean_step_s() == Approx(2));
+    CHECK(log.summary().rates.recent().mean_step_s() == Approx(2));
     for (i64 i = 3; i < 9; ++i) add(log, {i * 10, i * 80, 8, static_cast<double>(i)});
-    CHECK(log.recent().mean_step_s() == Approx(7));
+    CHECK(log.summary().rates.recent().mean_step_s() == Approx(7));
     add(log, {90, 800, 16, 20});
-    CHECK(log.recent().mean_step_s() == Approx(20));
+    CHECK(log.summary().rates.recent().mean_step_s() == Approx(20));
 }
 
 TEST_CASE("a restart repeats the iterations since the checkpoint") {
-    LogSummary log = new_log();
+    LogReader log = new_log();
     add_run(log, 10, 150);
     SECTION("that the log names") {
         log.add("  successfully loaded checkpoint from x at iteration 103");
         add_run(log, 110, 200, 2.1);
-        CHECK(log.repeated_iterations() == 47);
-        CHECK(log.stops().front().resumed_after == 103);
-        CHECK(log.repeated_s() == Approx(94));
+        CHECK(log.summary().stops.repeated_iterations == 47);
+        CHECK(log.summary().stops.newest.front().resumed_after == 103);
+        CHECK(log.summary().stops.repeated_s == Approx(94));
     }
     SECTION("that nothing names") {
         add_run(log, 110, 200, 2.1);
-        CHECK(log.repeated_iterations() == 50);
-        CHECK(log.stops().front().resumed_after == 100);
+        CHECK(log.summary().stops.repeated_iterations == 50);
+        CHECK(log.summary().stops.newest.front().resumed_after == 100);
     }
     SECTION("of the last iteration: nothing is lost") {
         log.add("[after megatron is initialized] datetime: 2021-08-08 01:00:51 ");
         add_run(log, 160, 200);
-        CHECK(log.repeated_iterations() == 0);
-        CHECK(log.stops().front().resumed_after == 150);
+        CHECK(log.summary().stops.repeated_iterations == 0);
+        CHECK(log.summary().stops.newest.front().resumed_after == 150);
     }
-    CHECK(log.n_restarts() == 1);
-    REQUIRE(log.stops().size() == 1);
-    CHECK(log.stops().front().restarted);
-    CHECK(log.stops().front().last_iteration == 150);
+    CHECK(log.summary().stops.n_restarts == 1);
+    REQUIRE(log.summary().stops.newest.size() == 1);
+    CHECK(log.summary().stops.newest.front().restarted);
+    CHECK(log.summary().stops.newest.front().last_iteration == 150);
 }
 
 TEST_CASE("the time of a generated log, whose truth is known, is accounted exactly") {
-    LogSummary log = new_log();
+    LogReader log = new_log();
     double now = 1e9;
     const auto event = [&](const char* kind, double seconds, const char* fields) {
         now += seconds;
@@ -135,7 +134,7 @@ TEST_CASE("the time of a generated log, whose truth is known, is accounted exact
     now += 40 - 5 * 4;
     steps(130, 4);  // five iterations that follow 125: 20 s
     event("clock", 8, "");
-    const TimeUse use = log.time_use();
+    const TimeUse use = log.summary().time_use;
     // Discarded iterations: 126 to 130 of 2 s each, and 131 to 140 of 3 s each, all skipped.
     CHECK(use.repeated_s == Approx(5 * 2 + 10 * 3));
     CHECK(use.repeated == 15);
@@ -150,13 +149,13 @@ TEST_CASE("the time of a generated log, whose truth is known, is accounted exact
     CHECK(use.saving_s == Approx(12 + 4));
     CHECK(use.restarting_s == Approx(50 + 60));
     CHECK(use.waiting_s == Approx(3600));
-    CHECK(use.total_s() == Approx(*log.wall_s()));
-    CHECK(log.n_nodes() == 6);
-    CHECK(log.repeated_s() == Approx(use.repeated_s));
+    CHECK(use.total_s() == Approx(*log.summary().wall_s));
+    CHECK(log.summary().n_nodes == 6);
+    CHECK(log.summary().stops.repeated_s == Approx(use.repeated_s));
 }
 
 TEST_CASE("each start that an event states is a restart, also one without an iteration") {
-    LogSummary log = new_log();
+    LogReader log = new_log();
     const auto event = [&log](const char* kind, i64 time, i64 iteration) {
         log.add(fmt::format(R"({{"kind":"{}","time":{},"generation":1,"iteration":{}}})", kind,
                             time, iteration));
@@ -166,39 +165,39 @@ TEST_CASE("each start that an event states is a restart, also one without an ite
     add_run(log, 10, 100);    // 200 s
     event("save", 1300, 100);
     event("stop", 1310, 100);
-    CHECK(log.n_restarts() == 1);
+    CHECK(log.summary().stops.n_restarts == 1);
     event("start", 2000, 50);
     event("start", 2100, 50);
     event("resume", 2100, 50);
     add_run(log, 60, 100);  // 100 s
-    CHECK(log.n_restarts() == 3);
-    CHECK(log.repeated_iterations() == 50);
+    CHECK(log.summary().stops.n_restarts == 3);
+    CHECK(log.summary().stops.repeated_iterations == 50);
     event("resume", 2200, 80);  // a rollback in the run
     add_run(log, 90, 100);      // 40 s
-    CHECK(log.n_restarts() == 3);
-    CHECK(log.repeated_iterations() == 70);
-    CHECK(!log.stops().back().restarted);
+    CHECK(log.summary().stops.n_restarts == 3);
+    CHECK(log.summary().stops.repeated_iterations == 70);
+    CHECK(!log.summary().stops.newest.back().restarted);
     event("error", 2250, 100);
     event("start", 2300, 100);
-    CHECK(log.n_restarts() == 4);
-    CHECK(*log.wall_s() == Approx(1300));
-    CHECK(log.missing_s() == Approx(1300 - 200 - 100 - 40));
+    CHECK(log.summary().stops.n_restarts == 4);
+    CHECK(*log.summary().wall_s == Approx(1300));
+    CHECK(log.summary().missing_s == Approx(1300 - 200 - 100 - 40));
 }
 
 TEST_CASE("the lines of another rank are not a restart") {
-    LogSummary log = new_log();
+    LogReader log = new_log();
     for (i64 i = 10; i <= 100; i += 10) {
         add(log, {i, i * 8, 8, 2, "[default6]:"});
         add(log, {i, i * 8, 8, 2, "[default7]:"});
         if (i > 10) add(log, {i - 10, (i - 10) * 8, 8, 2, "[default5]:"});  // late
     }
-    CHECK(log.n_repeated() == 19);
-    CHECK(log.n_restarts() == 0);
-    CHECK(log.last().iteration == 100);
+    CHECK(log.summary().lines.repeated == 19);
+    CHECK(log.summary().stops.n_restarts == 0);
+    CHECK(log.summary().last->iteration == 100);
 }
 
 TEST_CASE("a gap in time between stamps") {
-    LogSummary log = new_log();
+    LogReader log = new_log();
     i64 now = 1000;
     for (i64 i = 10; i <= 100; i += 10) {
         now += 20;
@@ -206,26 +205,26 @@ TEST_CASE("a gap in time between stamps") {
         if (i == 70) now += 30;    // a validation
         add(log, {i, i * 8, 8, 2, stamped(now)});
     }
-    REQUIRE(log.stops().size() == 1);
-    const LogStop& stop = log.stops().front();
+    REQUIRE(log.summary().stops.newest.size() == 1);
+    const LogStop stop = log.summary().stops.newest.front();
     CHECK(!stop.restarted);
     CHECK(stop.last_iteration == 40);
     CHECK(*stop.missing_s == Approx(3600));
-    CHECK(log.missing_s() == Approx(3630));
-    CHECK(*log.wall_s() == Approx(9 * 20 + 3630));
+    CHECK(log.summary().missing_s == Approx(3630));
+    CHECK(*log.summary().wall_s == Approx(9 * 20 + 3630));
 }
 
 TEST_CASE("the time between two jobs when only their starts and ends have stamps") {
-    LogSummary log = new_log();
+    LogReader log = new_log();
     log.add("[after megatron is initialized] datetime: 2026-01-01 00:00:00 ");
     log.add("[before the start of training step] datetime: 2026-01-01 00:01:00 ");
     add_run(log, 10, 100);  // 200 s
     log.add("[exiting program at iteration 100] datetime: 2026-01-01 00:04:30 ");
     log.add("[after megatron is initialized] datetime: 2026-01-01 10:04:30 ");
     add_run(log, 110, 200);
-    REQUIRE(log.stops().size() == 1);
-    CHECK(*log.stops().front().missing_s == Approx(36010));
-    CHECK(log.missing_s() == Approx(60 + 36010));
+    REQUIRE(log.summary().stops.newest.size() == 1);
+    CHECK(*log.summary().stops.newest.front().missing_s == Approx(36010));
+    CHECK(log.summary().missing_s == Approx(60 + 36010));
 }
 
 TEST_CASE("the share of a step that does not grow with the batch") {
@@ -243,18 +242,18 @@ TEST_CASE("the share of a step that does not grow with the batch") {
 }
 
 TEST_CASE("memory does not grow with the number of stops") {
-    LogSummary log = new_log();
+    LogReader log = new_log();
     for (i64 i = 0; i < 5000; ++i) {
         const double step_s = 1 + 0.001 * static_cast<double>(i);
         add(log, {200, 1600, 8, step_s});
         add(log, {100, 800, 8, step_s});
     }
-    CHECK(log.n_restarts() == 5000);
-    CHECK(log.stops().size() == LogSummary::max_stops);
+    CHECK(log.summary().stops.n_restarts == 5000);
+    CHECK(log.summary().stops.newest.size() == LogStops::max_stops);
 }
 
 TEST_CASE("evaluations and saves of lines without a stamp take the time to the next stamp") {
-    LogSummary log = new_log();
+    LogReader log = new_log();
     i64 now = 1000;
     const auto steps = [&](i64 last) {
         now += 20;
@@ -264,14 +263,14 @@ TEST_CASE("evaluations and saves of lines without a stamp take the time to the n
     log.add(" validation loss at iteration 10 | lm loss value: 2.5E+00 | lm loss PPL: 1.2E+01 | ");
     now += 30;
     steps(20);
-    CHECK(log.time_use().evaluation_s == Approx(30));
+    CHECK(log.summary().time_use.evaluation_s == Approx(30));
     log.add(" validation loss at iteration 20 | lm loss value: 2.5E+00 | lm loss PPL: 1.2E+01 | ");
     log.add("time (ms) | save-checkpoint: 12000.00");
     now += 30 + 12;
     steps(30);
     steps(40);
-    CHECK(log.time_use().evaluation_s == Approx(60));
-    CHECK(log.time_use().saving_s == Approx(12));
+    CHECK(log.summary().time_use.evaluation_s == Approx(60));
+    CHECK(log.summary().time_use.saving_s == Approx(12));
     // The last evaluation and save follow the line of the end; the next job waits 100 s.
     now += 1;
     log.add("[after training is done] datetime: " + stamped(now).substr(1, 19) + " ");
@@ -279,38 +278,38 @@ TEST_CASE("evaluations and saves of lines without a stamp take the time to the n
     now += 15 + 100;
     log.add("[after megatron is initialized] datetime: " + stamped(now).substr(1, 19) + " ");
     steps(50);
-    const TimeUse use = log.time_use();
+    const TimeUse use = log.summary().time_use;
     CHECK(use.evaluation_s == Approx(60));
     CHECK(use.saving_s == Approx(12 + 15));
     CHECK(use.waiting_s == Approx(100));
     CHECK(use.other_s == Approx(1));
-    CHECK(use.total_s() == Approx(*log.wall_s() + 20));
+    CHECK(use.total_s() == Approx(*log.summary().wall_s + 20));
 }
 
 TEST_CASE("a log that begins an hour after the end of the previous one is of another program") {
     for (const i64 pause_s : {3600, 5}) {
-        LogSummary log = new_log();
+        LogReader log = new_log();
         i64 now = 1000;
         const auto steps = [&](i64 first) {
-            log.begin_file();
+            log.begin_log();
             for (i64 i = first; i < first + 10; ++i) add(log, {i, i * 8, 8, 2, stamped(now += 2)});
         };
         steps(191);
         now += pause_s;
         steps(201);
         const bool restarts = pause_s == 3600;
-        CHECK(log.n_restarts() == (restarts ? 1 : 0));
-        CHECK(log.time_use().waiting_s == Approx(restarts ? 3600 : 0));
-        CHECK(log.n_unseen_starts() == (restarts ? 1 : 0));
-        CHECK(log.time_use().restarting_s == 0);
-        CHECK(log.time_use().other_s == Approx(restarts ? 0 : 5));
-        CHECK(log.repeated_iterations() == 0);
-        if (restarts) CHECK(log.stops().front().restarted);
+        CHECK(log.summary().stops.n_restarts == (restarts ? 1 : 0));
+        CHECK(log.summary().time_use.waiting_s == Approx(restarts ? 3600 : 0));
+        CHECK(log.summary().stops.n_unseen_starts == (restarts ? 1 : 0));
+        CHECK(log.summary().time_use.restarting_s == 0);
+        CHECK(log.summary().time_use.other_s == Approx(restarts ? 0 : 5));
+        CHECK(log.summary().stops.repeated_iterations == 0);
+        if (restarts) CHECK(log.summary().stops.newest.front().restarted);
     }
 }
 
 TEST_CASE("iterations between the last line of a run and its stop count as computed") {
-    LogSummary log = new_log();
+    LogReader log = new_log();
     const auto note = [&log](const std::string& time, const std::string& text) {
         log.add(fmt::format("2026-01-01T00:{}Z lm-train: note: {}", time, text));
     };
@@ -332,8 +331,8 @@ TEST_CASE("iterations between the last line of a run and its stop count as compu
              "SIGUSR1: stopped after iteration 75 of 196: rerun the same command to resume");
         note("02:33",
              "SIGUSR1: stopped after iteration 75 of 196: rerun the same command to resume");
-        CHECK(log.sums().iterations == 75);
-        CHECK(log.last().iteration == 70);
+        CHECK(log.summary().rates.sums().iterations == 75);
+        CHECK(log.summary().last->iteration == 70);
     }
     SECTION("when only the save and the next run state it") {
         note("02:33", "x/global_step75: saved, 1 MiB in 3.0 s");
@@ -341,24 +340,35 @@ TEST_CASE("iterations between the last line of a run and its stop count as compu
     start("03:00");
     note("03:01", "x/global_step75: resuming after iteration 75, 600 samples");
     lines(80, 100, 191);  // until 03:51
-    CHECK(log.sums().iterations == 100);
-    CHECK(log.sums().samples == Approx(800));
-    CHECK(log.sums().tokens == Approx(800 * 16));
-    CHECK(log.repeated_iterations() == 0);
-    CHECK(log.n_restarts() == 1);
-    REQUIRE(log.stops().size() == 1);
-    CHECK(log.stops().front().last_iteration == 70);
-    CHECK(log.stops().front().resumed_after == 75);
-    CHECK(*log.stops().front().missing_s == Approx(3 + 27 + 1));
-    const TimeUse use = log.time_use();
+    CHECK(log.summary().rates.sums().iterations == 100);
+    CHECK(log.summary().rates.sums().samples == Approx(800));
+    CHECK(log.summary().rates.sums().tokens == Approx(800 * 16));
+    CHECK(log.summary().stops.repeated_iterations == 0);
+    CHECK(log.summary().stops.n_restarts == 1);
+    REQUIRE(log.summary().stops.newest.size() == 1);
+    CHECK(log.summary().stops.newest.front().last_iteration == 70);
+    CHECK(log.summary().stops.newest.front().resumed_after == 75);
+    CHECK(*log.summary().stops.newest.front().missing_s == Approx(3 + 27 + 1));
+    const TimeUse use = log.summary().time_use;
     CHECK(use.useful_s == Approx(200));
     CHECK(use.saving_s == Approx(3));
     CHECK(use.waiting_s == Approx(27));
-    CHECK(use.total_s() == Approx(*log.wall_s()));
+    CHECK(use.total_s() == Approx(*log.summary().wall_s));
+}
+
+TEST_CASE(
+    "the first line reports as many iterations as the second, also with an event between them") {
+    LogReader log = new_log();
+    add(log, {10, 80, 8, 2, stamped(1000)});
+    CHECK(log.summary().rates.sums().iterations == 1);  // no second line yet
+    log.add(R"({"kind":"save","time":1767226700,"iteration":10,"elapsed_s":1})");
+    add(log, {20, 160, 8, 2, stamped(1121)});
+    CHECK(log.summary().rates.sums().iterations == 20);
+    CHECK(log.summary().time_use.useful_s == Approx(40));
 }
 
 TEST_CASE("iterations before the first line, and a stop without a save") {
-    LogSummary log = new_log();
+    LogReader log = new_log();
     const std::string start = " > program      lm-train 0.1.0";
     const std::string resume = "lm-train: note: x: resuming after iteration ";
     log.add(start);
@@ -366,16 +376,16 @@ TEST_CASE("iterations before the first line, and a stop without a save") {
     log.add(start);
     log.add(resume + "5, 40 samples");
     add_run(log, 10, 50);
-    CHECK(log.sums().iterations == 50);
+    CHECK(log.summary().rates.sums().iterations == 50);
     log.add("lm-train: SIGUSR1: stopped after iteration 58 of 196: nothing was saved");
     log.add(start);
     log.add(resume + "40, 320 samples");
     add_run(log, 50, 60);
-    CHECK(log.sums().iterations == 58 + 20);
-    CHECK(log.repeated_iterations() == 18);
+    CHECK(log.summary().rates.sums().iterations == 58 + 20);
+    CHECK(log.summary().stops.repeated_iterations == 18);
     // Too many iterations for one interval: a part of the log is missing.
     log.add(start);
     log.add(resume + "500, 4000 samples");
     add_run(log, 510, 520);
-    CHECK(log.sums().iterations == 58 + 20 + 20);
+    CHECK(log.summary().rates.sums().iterations == 58 + 20 + 20);
 }

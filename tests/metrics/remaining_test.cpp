@@ -16,15 +16,14 @@ namespace {
 
 // Returns a log of iterations 10, 20, ..., 100 of 1000, a batch of 8 and 2 s each.
 LogSummary log_of(const std::string& fields = "") {
-    LogSummary log({.window = 100, .least_gap_s = 600});
+    LogReader log({.window = 100, .least_gap_s = 600});
     for (i64 i = 10; i <= 100; i += 10) {
         log.add(fmt::format(
             " iteration {}/ 1000 | consumed samples: {} | elapsed time per iteration (ms): 2000.0 "
             "| global batch size: 8 | lm loss: 2.0 |{}",
             i, i * 8, fields));
     }
-    log.finish();
-    return log;
+    return log.summary();
 }
 
 }  // namespace
@@ -54,16 +53,16 @@ TEST_CASE("availability and age need time stamps") {
     CHECK(!availability(plain));
     CHECK(!age_s(plain, 1e9));
     CHECK(between_lines_s(plain) == Approx(10 * 2));
-    LogSummary stamped({.window = 100, .least_gap_s = 600});
+    LogReader reader({.window = 100, .least_gap_s = 600});
     const std::vector<std::pair<i64, i64>> lines{{1000, 10}, {1020, 20}, {1060, 30}};
     for (const auto& [time, i] : lines) {
-        stamped.add(fmt::format(R"({{"kind":"step","time":{},"iteration":{},"total_iterations":90,)"
-                                R"("consumed_samples":{},"step_s":2,"global_batch_size":8,)"
-                                R"("lm_loss":3,"learning_rate":1e-3,"skipped_iterations":0,)"
-                                R"("nan_iterations":0}})",
-                                time, i, i * 8));
+        reader.add(fmt::format(R"({{"kind":"step","time":{},"iteration":{},"total_iterations":90,)"
+                               R"("consumed_samples":{},"step_s":2,"global_batch_size":8,)"
+                               R"("lm_loss":3,"learning_rate":1e-3,"skipped_iterations":0,)"
+                               R"("nan_iterations":0}})",
+                               time, i, i * 8));
     }
-    stamped.finish();
+    const LogSummary stamped = reader.summary();
     CHECK(*availability(stamped) == Approx(1 - 20.0 / 60));
     CHECK(*age_s(stamped, 1065) == Approx(5));
     CHECK(*age_s(stamped, 1000) == Approx(0));

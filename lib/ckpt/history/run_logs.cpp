@@ -22,7 +22,7 @@
 #include "io/json.hpp"
 #include "io/path.hpp"
 #include "metrics/event_file.hpp"
-#include "metrics/log_line.hpp"
+#include "metrics/log_parser.hpp"
 #include "metrics/tensorboard.hpp"
 
 namespace lm::ckpt {
@@ -89,8 +89,8 @@ std::optional<i64> iteration_of(std::string_view line) {
         const bool integer = found != object.end() && found->is_number_integer();
         return integer ? std::optional(found->get<i64>()) : std::nullopt;
     }
-    const metrics::LogLine read = metrics::read_log_line(line);
-    if (read.kind == metrics::LogLine::Kind::iteration) return read.iteration.iteration;
+    const metrics::LogLine read = metrics::parse_log_line(line);
+    if (const auto* logged = read.iteration()) return logged->iteration;
     return number_of_text(line, "at iteration ");
 }
 

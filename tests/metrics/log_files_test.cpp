@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // Logs of one training that have lines in common, are given in any order, or lack lines.
-#include "metrics/log_overlap.hpp"
+#include "metrics/log_files.hpp"
 
 #include <fmt/format.h>
 
 #include <fstream>
 
-#include "metrics/log_order.hpp"
 #include "metrics/log_summary.hpp"
 #include "support/catch.hpp"
 #include "support/temp_dir.hpp"
@@ -77,24 +76,23 @@ LogSummary summary_of(const std::vector<Log>& logs) {
         std::ofstream file(paths.back());
         for (const std::string& line : log) file << line << '\n';
     }
-    LogSummary summary({.window = 100, .least_gap_s = 600});
-    if (logs.size() > 1) summary.skip_overlaps();
+    LogReader reader({.window = 100, .least_gap_s = 600});
+    if (logs.size() > 1) reader.skip_overlaps();
     for (const LogHead& head : in_order(paths)) {
-        summary.begin_file(head.first);
+        reader.begin_log(head.first);
         std::ifstream file(head.path);
-        for (std::string line; std::getline(file, line);) summary.add(line);
+        for (std::string line; std::getline(file, line);) reader.add(line);
     }
-    summary.finish();
-    return summary;
+    return reader.summary();
 }
 
 void check_same(const LogSummary& a, const LogSummary& b) {
-    CHECK(a.last().iteration == b.last().iteration);
-    CHECK(a.sums().iterations == b.sums().iterations);
-    CHECK(a.n_restarts() == b.n_restarts());
-    CHECK(a.repeated_iterations() == b.repeated_iterations());
-    const TimeUse use = a.time_use();
-    const TimeUse other = b.time_use();
+    CHECK(a.last->iteration == b.last->iteration);
+    CHECK(a.rates.sums().iterations == b.rates.sums().iterations);
+    CHECK(a.stops.n_restarts == b.stops.n_restarts);
+    CHECK(a.stops.repeated_iterations == b.stops.repeated_iterations);
+    const TimeUse use = a.time_use;
+    const TimeUse other = b.time_use;
     CHECK(use.useful_s == Approx(other.useful_s));
     CHECK(use.repeated_s == Approx(other.repeated_s));
     CHECK(use.evaluation_s == Approx(other.evaluation_s));
@@ -113,14 +111,14 @@ TEST_CASE("the lines that two logs have in common are counted once") {
         now += 7200;
         const Log second = job(now, 80, 200, stamped);  // computes 81 to 100 again
         const LogSummary truth = summary_of({first, second});
-        CHECK(truth.n_overlapping() == 0);
-        CHECK(truth.sums().iterations == 220);
-        CHECK(truth.repeated_iterations() == 20);
-        CHECK(truth.n_restarts() == 1);
-        CHECK(truth.time_use().repeated_s == Approx(40));
+        CHECK(truth.lines.overlapping == 0);
+        CHECK(truth.rates.sums().iterations == 220);
+        CHECK(truth.stops.repeated_iterations == 20);
+        CHECK(truth.stops.n_restarts == 1);
+        CHECK(truth.time_use.repeated_s == Approx(40));
         if (stamped) {
-            CHECK(truth.time_use().waiting_s == Approx(7200));
-            CHECK(truth.time_use().restarting_s == Approx(80));
+            CHECK(truth.time_use.waiting_s == Approx(7200));
+            CHECK(truth.time_use.restarting_s == Approx(80));
         }
         const Log both = joined(first, second);
         const std::vector<std::vector<Log>> overlapping = {
@@ -136,7 +134,7 @@ TEST_CASE("the lines that two logs have in common are counted once") {
         for (size_t i = 0; i < overlapping.size(); ++i) {
             CAPTURE(i);
             const LogSummary log = summary_of(overlapping[i]);
-            CHECK(log.n_overlapping() > 0);
+            CHECK(log.lines.overlapping > 0);
             check_same(log, truth);
         }
     }
@@ -153,7 +151,7 @@ TEST_CASE("a copy without the stamps of another log is recognized by its text") 
     REQUIRE(tee.size() == 100);
     for (const std::vector<Log>& logs : {std::vector{log, tee}, std::vector{tee, log}}) {
         const LogSummary both = summary_of(logs);
-        CHECK(both.n_overlapping() == 100);
+        CHECK(both.lines.overlapping == 100);
         check_same(both, summary_of({log}));
     }
 }
@@ -177,8 +175,8 @@ TEST_CASE("a log of --log-json and the text of the same run count once") {
         }
     }
     const LogSummary truth = summary_of({json});
-    CHECK(truth.sums().iterations == 170);
-    CHECK(truth.n_restarts() == 1);
+    CHECK(truth.rates.sums().iterations == 170);
+    CHECK(truth.stops.n_restarts == 1);
     check_same(summary_of({json, text}), truth);
     check_same(summary_of({text, json}), truth);
 }
@@ -191,7 +189,7 @@ TEST_CASE("logs are read in the order of time, or of their iterations") {
         const Log b = job(now, 90, 200, stamped);
         const Log c = job(now, 200, 300, stamped);
         const LogSummary truth = summary_of({a, b, c});
-        CHECK(truth.sums().iterations == 310);
+        CHECK(truth.rates.sums().iterations == 310);
         check_same(summary_of({c, a, b}), truth);
         check_same(summary_of({b, c, a}), truth);
     }
@@ -207,26 +205,26 @@ TEST_CASE("the pause before a log that does not state its start is time of waiti
     // restart of the first job took 40 s, and the second restart counts as long.
     const Log cut(second.begin() + 2, second.end());
     const LogSummary log = summary_of({first, cut});
-    CHECK(log.n_unseen_starts() == 1);
+    CHECK(log.stops.n_unseen_starts == 1);
     check_same(log, truth);
     // If no log states its start, the whole pause counts as waiting.
     const Log silent(first.begin() + 1, first.end());
-    const TimeUse use = summary_of({silent, cut}).time_use();
+    const TimeUse use = summary_of({silent, cut}).time_use;
     CHECK(use.restarting_s == 0);
     CHECK(use.waiting_s == Approx(7200 + 40));
     // A log that continues without a pause is a part of the same run.
-    CHECK(summary_of({part(first, 0, 0.5), part(first, 0.5, 1)}).n_restarts() == 0);
+    CHECK(summary_of({part(first, 0, 0.5), part(first, 0.5, 1)}).stops.n_restarts == 0);
 }
 
 TEST_CASE("a restart between logs without time stamps is not visible: the log counts as unclear") {
     i64 now = 0;
     const Log first = job(now, 0, 100, false);
     Log second = job(now, 100, 200, false);
-    CHECK(summary_of({first, second}).n_unclear_logs() == 0);  // it states a loaded checkpoint
-    CHECK(summary_of({first, second}).n_restarts() == 1);
+    CHECK(summary_of({first, second}).stops.n_unclear_logs == 0);  // it states a loaded checkpoint
+    CHECK(summary_of({first, second}).stops.n_restarts == 1);
     second.erase(second.begin());
     const LogSummary log = summary_of({first, second});
-    CHECK(log.n_unclear_logs() == 1);
-    CHECK(log.n_restarts() == 0);
-    CHECK(log.sums().iterations == 200);
+    CHECK(log.stops.n_unclear_logs == 1);
+    CHECK(log.stops.n_restarts == 0);
+    CHECK(log.rates.sums().iterations == 200);
 }

@@ -1,25 +1,43 @@
 // SPDX-License-Identifier: Apache-2.0
-// Finds the lines that two logs of one training have in common. For example, one log is a copy of
-// the other or of a part of it, or `tee` has written the same output to both. Keeps 8 to 24 bytes
-// for each line of an iteration.
+// The logs of one training: their order, and the lines that they have in common.
 #pragma once
 
-#include <cstdint>
 #include <optional>
+#include <string>
 #include <string_view>
 #include <vector>
 
-#include "metrics/log_line.hpp"
+#include "metrics/log_parser.hpp"
 
 namespace lm::metrics {
 
 // The first logged iteration of a log.
 struct FirstIteration {
     LoggedIteration line;
+    std::optional<double> unix_time_s;
     bool is_json = false;      // a line of --log-json
     bool after_start = false;  // a line before it states a start or a loaded checkpoint
 };
 
+// The start of a log.
+struct LogHead {
+    std::string path;
+    std::optional<double> time_s;         // its first time stamp (log_parser.hpp), Unix seconds
+    std::optional<FirstIteration> first;  // its first logged iteration
+};
+
+// Reads a log up to its first time stamp and its first iteration.
+LogHead read_head(const std::string& path);
+
+// Returns the logs in the order of their first time stamps; when a log has no time stamp, in the
+// order of their first iterations, with a warning. Keeps the given order when a log is standard
+// input ("-"), and, with a warning, when one log has no time stamp and one log has no iteration.
+// Calls read_head() for each log, except for standard input and when there is only one log.
+std::vector<LogHead> in_order(const std::vector<std::string>& logs);
+
+// Finds the lines that two logs of one training have in common. For example, one log is a copy of
+// the other or of a part of it, or `tee` has written the same output to both. Keeps 8 to 24 bytes
+// for each line of an iteration.
 class LogOverlap {
   public:
     // Call before the first line of each log. `first` is nullopt when it is not known.
@@ -46,6 +64,8 @@ class LogOverlap {
     // in a line of the other form.
     enum class Match { none, same_form, other_form };
     Match match_of(const FirstIteration& iteration) const;
+    Match match_of_time(const FirstIteration& iteration) const;
+    bool has_line(u64 tag, u64 content, const FirstIteration& iteration) const;
     void keep(const FirstIteration& iteration);
     bool repeats_event(const LogLine& line, u64 content) const;
     bool has(u64 key) const;

@@ -1,15 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "metrics/log_line.hpp"
+#include "metrics/log_parser.hpp"
 
 #include <algorithm>
 #include <charconv>
 #include <chrono>
 #include <cmath>
+#include <concepts>
 #include <cstring>
 #include <functional>
+#include <string>
+#include <utility>
 
-#include "metrics/log_json_line.hpp"
-#include "metrics/printed_seconds.hpp"
+#include "io/json.hpp"
+#include "metrics/host_count.hpp"
+#include "metrics/log_labels.hpp"
 
 namespace lm::metrics {
 namespace {
@@ -17,6 +21,10 @@ namespace {
 using namespace std::string_view_literals;
 
 constexpr auto npos = std::string_view::npos;
+
+// A larger count is not valid, because it consists of two counts that were printed without a space
+// between them.
+constexpr i64 largest_count = 1'000'000'000'000'000;
 
 // memmem() is many times faster than string_view::find. That matters because most lines of a log do
 // not contain the text.
@@ -119,60 +127,81 @@ std::optional<double> time_stamp_at(std::string_view text) {
 
 // ---- Megatron's line ---------------------------------------------------------------------------
 
-// Parses the fields "name: value |" that the summary needs, and ignores all other fields. A loss or
-// a norm may be nan.
-struct Fields {
-    LoggedIteration& out;
-    std::optional<double> step_s, samples_per_s;
+// Parses the fields "LABEL: VALUE |" that the summary needs, and ignores all other fields. A loss
+// or a norm may be nan.
+class Fields {
+  public:
+    explicit Fields(LoggedIteration& to) : to_(to) {}
 
     // Returns false when a needed field has no valid value.
-    bool parse(std::string_view name, std::string_view value) {
-        if (name == "consumed samples"sv) return whole(value, out.consumed_samples);
-        if (name == "consumed tokens"sv) return whole(value, out.consumed_tokens);
-        if (name == "global batch size"sv) return whole(value, out.global_batch);
-        if (name == "elapsed time per iteration (s)"sv) return seconds(value, 1);
-        if (name == "elapsed time per iteration (ms)"sv) return seconds(value, 1000);
-        if (name == "samples per second"sv) samples_per_s = number<double>(value);
-        if (name == "lm loss"sv) out.loss = number<double>(value);
-        if (name == "grad norm"sv) out.grad_norm = number<double>(value);
-        if (name == "learning rate"sv) out.learning_rate = number<double>(value);
-        if (name == "number of skipped iterations"sv) out.skipped = few(value);
-        if (name == "number of nan iterations"sv) out.nan = few(value);
-        if (name == "TFLOPs"sv || name == "throughput per GPU (TFLOP/s/GPU)"sv) tera(value);
+    bool parse(std::string_view label, std::string_view value) {
+        for (const Field& field : table) {
+            if (label == field.label) return field.read(*this, value);
+        }
         return true;
+    }
+    // Returns the step time with the best precision; nullopt when the line does not have it.
+    // Megatron prints the elapsed time with two decimals and the samples per second with three, so
+    // for short steps the time from the samples per second is more precise. That time is used only
+    // if it agrees with the elapsed time, because old versions of Megatron-DeepSpeed print samples
+    // per second that are 1000 times too small.
+    std::optional<double> step_s() const {
+        if (!step_s_ || !to_.global_batch || !samples_per_s_ || !(*samples_per_s_ > 0))
+            return step_s_;
+        const double derived = static_cast<double>(*to_.global_batch) / *samples_per_s_;
+        return std::abs(derived - *step_s_) <= 0.0051 ? derived : *step_s_;
     }
 
   private:
+    struct Field {
+        std::string_view label;
+        bool (*read)(Fields& fields, std::string_view value);
+    };
+    static const Field table[13];
+
     static bool whole(std::string_view value, std::optional<i64>& to) {
         to = number<i64>(value);
         return to && *to >= 0 && *to <= largest_count;
     }
-    static i64 few(std::string_view value) {
-        return std::clamp<i64>(number<i64>(value).value_or(0), 0, largest_count);
-    }
-    bool seconds(std::string_view value, double per_second) {
-        step_s = number<double>(value);
-        if (!step_s || !std::isfinite(*step_s) || *step_s < 0) return false;
-        *step_s /= per_second;
+    static bool few(std::string_view value, i64& to) {
+        to = std::clamp<i64>(number<i64>(value).value_or(0), 0, largest_count);
         return true;
     }
-    void tera(std::string_view value) {
-        const std::optional<double> x = number<double>(value);
-        if (x && std::isfinite(*x) && *x >= 0) out.flops_per_s = *x * 1e12;
+    static bool any(std::string_view value, std::optional<double>& to) {
+        to = number<double>(value);
+        return true;
     }
+    bool seconds(std::string_view value, double per_second) {
+        step_s_ = number<double>(value);
+        if (!step_s_ || !std::isfinite(*step_s_) || *step_s_ < 0) return false;
+        *step_s_ /= per_second;
+        return true;
+    }
+    bool tera(std::string_view value) {
+        const std::optional<double> x = number<double>(value);
+        if (x && std::isfinite(*x) && *x >= 0) to_.flops_per_s = *x * 1e12;
+        return true;
+    }
+
+    LoggedIteration& to_;
+    std::optional<double> step_s_, samples_per_s_;
 };
 
-// Returns the step time with the best precision. Megatron prints the elapsed time with two decimals
-// and the samples per second with three, so for short steps the time from the samples per second is
-// more precise. That time is used only if it agrees with the elapsed time, because old versions of
-// Megatron-DeepSpeed print samples per second that are 1000 times too small.
-double precise_step_s(const Fields& fields) {
-    const double printed = *fields.step_s;
-    const auto& batch = fields.out.global_batch;
-    if (!batch || !fields.samples_per_s || !(*fields.samples_per_s > 0)) return printed;
-    const double derived = static_cast<double>(*batch) / *fields.samples_per_s;
-    return std::abs(derived - printed) <= 0.0051 ? derived : printed;
-}
+const Fields::Field Fields::table[] = {
+    {labels::consumed_samples, [](Fields& f, auto v) { return whole(v, f.to_.consumed_samples); }},
+    {labels::consumed_tokens, [](Fields& f, auto v) { return whole(v, f.to_.consumed_tokens); }},
+    {labels::global_batch, [](Fields& f, auto v) { return whole(v, f.to_.global_batch); }},
+    {labels::elapsed_s, [](Fields& f, auto v) { return f.seconds(v, 1); }},
+    {labels::elapsed_ms, [](Fields& f, auto v) { return f.seconds(v, 1000); }},
+    {labels::samples_per_s, [](Fields& f, auto v) { return any(v, f.samples_per_s_); }},
+    {labels::loss, [](Fields& f, auto v) { return any(v, f.to_.loss); }},
+    {labels::grad_norm, [](Fields& f, auto v) { return any(v, f.to_.grad_norm); }},
+    {labels::learning_rate, [](Fields& f, auto v) { return any(v, f.to_.learning_rate); }},
+    {labels::skipped, [](Fields& f, auto v) { return few(v, f.to_.skipped); }},
+    {labels::nan, [](Fields& f, auto v) { return few(v, f.to_.nan); }},
+    {labels::tflops, [](Fields& f, auto v) { return f.tera(v); }},
+    {labels::throughput, [](Fields& f, auto v) { return f.tera(v); }},
+};
 
 // Parses the text after "iteration N/". Returns false when the line is incomplete or mixed with
 // another line.
@@ -183,7 +212,7 @@ bool read_fields(std::string_view text, LoggedIteration& iteration) {
     scanner.skip_blanks();
     if (!total || *total > largest_count || !scanner.skip("|")) return false;
     iteration.total_iterations = *total;
-    Fields fields{iteration, {}, {}};
+    Fields fields(iteration);
     std::string_view rest = scanner.rest();
     // Ignores a field without a bar after it, since the field may be incomplete.
     for (size_t bar; (bar = rest.find('|')) != npos; rest.remove_prefix(bar + 1)) {
@@ -194,9 +223,9 @@ bool read_fields(std::string_view text, LoggedIteration& iteration) {
             return false;
         }
     }
-    if (!fields.step_s) return false;
-    iteration.step_s = precise_step_s(fields);
-    return true;
+    const std::optional<double> step_s = fields.step_s();
+    iteration.step_s = step_s.value_or(0);
+    return step_s.has_value();
 }
 
 // The place of the text "iteration N/" in a line; `begin` is npos when the line has no such text.
@@ -227,17 +256,16 @@ bool read_megatron(std::string_view line, LogLine& out) {
     for (Mark next; (next = find_mark(line, mark.end)).begin != npos; mark = next) {
         ++out.n_invalid;
     }
-    LoggedIteration& iteration = out.iteration;
-    iteration.iteration = mark.iteration;
+    LoggedIteration iteration{.iteration = mark.iteration};
     if (!read_fields(line.substr(mark.end), iteration)) {
         ++out.n_invalid;
         return true;
     }
     constexpr size_t longest_prefix = 200;
     const size_t from = mark.begin - std::min(mark.begin, longest_prefix);
-    iteration.unix_time_s = time_stamp_in(line.substr(from, mark.begin - from));
+    out.unix_time_s = time_stamp_in(line.substr(from, mark.begin - from));
     iteration.digest = std::hash<std::string_view>{}(line.substr(mark.begin));
-    out.kind = LogLine::Kind::iteration;
+    out.content = iteration;
     return true;
 }
 
@@ -252,15 +280,15 @@ bool read_ramp(std::string_view line, LogLine& out) {
     const size_t at = find(line, words[0]);
     if (at == npos) return false;
     Scanner scanner(line.substr(at));
-    i64* const values[] = {&out.ramp.start, &out.ramp.global_batch, &out.ramp.increment,
-                           &out.ramp.samples};
+    LoggedRamp ramp;
+    i64* const values[] = {&ramp.start, &ramp.global_batch, &ramp.increment, &ramp.samples};
     for (size_t i = 0; i < 4; ++i) {
         if (!scanner.skip(words[i])) return false;
         const std::optional<i64> value = scanner.parse_count();
         if (!value) return false;
         *values[i] = *value;
     }
-    out.kind = LogLine::Kind::ramp;
+    out.content = ramp;
     return true;
 }
 
@@ -284,9 +312,8 @@ bool read_loaded(std::string_view line, LogLine& out) {
     }
     const std::optional<i64> iteration = Scanner(line.substr(at)).parse_count();
     if (!iteration) return false;
-    out.loaded_iteration = *iteration;
     out.unix_time_s = time_of_log_file(line);
-    out.kind = LogLine::Kind::loaded;
+    out.content = LoadEvent{*iteration};
     return true;
 }
 
@@ -295,10 +322,10 @@ bool read_stop(std::string_view line, LogLine& out) {
     constexpr std::string_view words = ": stopped after iteration ";
     const size_t at = find(line, words);
     if (at == npos || find(line, "lm-train: ") > at) return false;
-    out.stopped_after = Scanner(line.substr(at + words.size())).parse_count();
-    if (!out.stopped_after || *out.stopped_after > largest_count) return false;
+    const std::optional<i64> last = Scanner(line.substr(at + words.size())).parse_count();
+    if (!last || *last > largest_count) return false;
     out.unix_time_s = time_of_log_file(line);
-    out.kind = LogLine::Kind::stop;
+    out.content = StopEvent{last};
     return true;
 }
 
@@ -314,8 +341,30 @@ bool read_validation(std::string_view line, LogLine& out) {
     const size_t at = find(line, " loss at ");
     if (at == npos || find(line, "| lm loss value: ") == npos) return false;
     out.unix_time_s = time_before(line, at);
-    out.kind = LogLine::Kind::validation;
+    out.content = EvaluationEvent{};
     return true;
+}
+
+// Returns the seconds of a duration that human_duration() (base/units.hpp) has printed and with
+// which `text` starts: "1 h 02 min", "3 min 05 s", "12.3 s"; nullopt when `text` does not start
+// with a duration.
+std::optional<double> printed_seconds(std::string_view text) {
+    constexpr std::pair<std::string_view, double> units[] = {
+        {" ms", 1e-3}, {" us", 1e-6}, {" min", 60}, {" s", 1}, {" h", 3600}, {" d", 86400}};
+    std::optional<double> seconds;
+    while (!text.empty()) {
+        const size_t digits = std::min(text.find_first_not_of("0123456789."), text.size());
+        const auto value = number<double>(text.substr(0, digits));
+        text.remove_prefix(digits);
+        const auto* unit = std::ranges::find_if(
+            units, [text](const auto& u) { return text.starts_with(u.first); });
+        if (!value || unit == std::end(units)) break;
+        seconds = seconds.value_or(0) + *value * unit->second;
+        text.remove_prefix(unit->first.size());
+        if (!text.starts_with(' ')) break;
+        text.remove_prefix(1);
+    }
+    return seconds;
 }
 
 // Parses the line of a save: Megatron's "time (ms) | save-checkpoint: 57514.53" or lm-train's
@@ -323,33 +372,33 @@ bool read_validation(std::string_view line, LogLine& out) {
 bool read_saved(std::string_view line, LogLine& out) {
     constexpr std::string_view timer = "save-checkpoint: ", blocked = ", loop blocked ";
     const size_t note = find(line, ": saved, ");
+    SaveEvent save;
     size_t at = npos;
     if (note != npos) {
         at = find(line, blocked, note);
         const size_t in = find(line, " in ", note);
         if (at == npos && in == npos) return false;
-        out.busy_s = printed_seconds(line.substr(at != npos ? at + blocked.size() : in + 4));
+        save.busy_s = printed_seconds(line.substr(at != npos ? at + blocked.size() : in + 4));
         out.unix_time_s = time_of_log_file(line);
     } else if (line.find("time (ms) |") != npos && (at = find(line, timer)) != npos) {
         const std::string_view value = line.substr(at + timer.size());
         const auto ms = number<double>(value.substr(0, value.find_first_not_of("0123456789.")));
-        if (ms) out.busy_s = *ms / 1000;
+        if (ms) save.busy_s = *ms / 1000;
     } else {
         return false;
     }
-    out.kind = LogLine::Kind::saved;
+    out.content = save;
     return true;
 }
 
 // Parses a line of --log-file, such as "> program      lm-train VERSION", which states a start.
-bool read_ours(std::string_view line, LogLine& out) {
+void read_ours(std::string_view line, LogLine& out) {
     out.unix_time_s = time_of_log_file(line);
     if (find(line, "> program      lm-train ") != npos) {
-        out.kind = LogLine::Kind::start;
+        out.content = StartEvent{};
     } else if (out.unix_time_s && find(line, "Z lm-train: ") != npos) {
-        out.kind = LogLine::Kind::clock;
+        out.content = ClockEvent{};
     }
-    return out.kind != LogLine::Kind::other;
 }
 
 // Parses a line with a time stamp, such as "[after megatron is initialized] datetime: 2021-08-08
@@ -360,13 +409,101 @@ bool read_clock(std::string_view line, LogLine& out) {
     if (at == npos) return false;
     out.unix_time_s = time_stamp_in(line.substr(at, 64));
     if (!out.unix_time_s) return false;
-    const bool starts = find(line, "[after megatron is initialized") != npos;
-    const bool stops =
-        find(line, "[exiting program") != npos || find(line, "[after training is done") != npos;
-    out.kind = starts ? LogLine::Kind::start : stops ? LogLine::Kind::stop : LogLine::Kind::clock;
+    if (find(line, "[after megatron is initialized") != npos) {
+        out.content = StartEvent{};
+    } else if (find(line, "[exiting program") != npos ||
+               find(line, "[after training is done") != npos) {
+        out.content = StopEvent{};
+    } else {
+        out.content = ClockEvent{};
+    }
     return true;
 }
 
+// ---- Lines of --log-json -----------------------------------------------------------------------
+
+template <typename T>
+std::optional<T> number_in(const io::Json& json, const char* key) {
+    const auto at = json.find(key);
+    const bool fits = std::integral<T> ? at != json.end() && at->is_number_integer()
+                                       : at != json.end() && at->is_number();
+    constexpr auto most = static_cast<T>(largest_count);
+    if (!fits || at->get<T>() < 0 || at->get<T>() > most) return std::nullopt;
+    return at->get<T>();
+}
+
+// Returns the number of hosts in the member "nodes", a list as Slurm writes it; 0 without this
+// member.
+i64 n_hosts_of(const io::Json& json) {
+    const auto at = json.find("nodes");
+    if (at == json.end() || !at->is_string()) return 0;
+    return count_hosts(at->get_ref<const std::string&>());
+}
+
+// Returns the event of this kind: a start, a resume, a save, a stop, ...
+LogEvent event_of(const std::string& kind, const io::Json& json) {
+    const std::optional<i64> iteration = number_in<i64>(json, "iteration");
+    if (kind == "start") return StartEvent{n_hosts_of(json)};
+    if (kind == "resume" && iteration) return LoadEvent{*iteration};
+    if (kind == "stop") return StopEvent{iteration};
+    if (kind == "error") return StopEvent{};
+    if (kind == "validation") return EvaluationEvent{number_in<double>(json, "elapsed_s")};
+    if (kind == "save") {
+        const char* key = json.contains("blocked_s") ? "blocked_s" : "elapsed_s";
+        return SaveEvent{number_in<double>(json, key)};
+    }
+    return ClockEvent{};
+}
+
+void read_json_event(std::string_view line, LogLine& out) {
+    const io::Json json = io::json_or_null(line);
+    if (!json.is_object()) return;
+    out.unix_time_s = number_in<double>(json, "time");
+    const auto kind = json.find("kind");
+    if (kind == json.end() || !kind->is_string()) return;
+    const LogEvent event = event_of(kind->get_ref<const std::string&>(), json);
+    const bool needs_time =
+        !std::holds_alternative<StartEvent>(event) && !std::holds_alternative<LoadEvent>(event);
+    if (out.unix_time_s || !needs_time) out.content = event;
+}
+
+// Parses a logged iteration of --log-json.
+void read_json_step(std::string_view line, LogLine& out) {
+    const io::Json json = io::json_or_null(line);
+    std::optional<i64> iteration, total;
+    std::optional<double> step_s;
+    if (json.is_object()) {
+        iteration = number_in<i64>(json, "iteration");
+        total = number_in<i64>(json, "total_iterations");
+        step_s = number_in<double>(json, "step_s");
+    }
+    if (!iteration || !total || !step_s || !std::isfinite(*step_s)) {
+        ++out.n_invalid;
+        return;
+    }
+    out.unix_time_s = number_in<double>(json, "time");
+    out.content = LoggedIteration{.iteration = *iteration,
+                                  .total_iterations = *total,
+                                  .step_s = *step_s,
+                                  .consumed_samples = number_in<i64>(json, "consumed_samples"),
+                                  .consumed_tokens = number_in<i64>(json, "consumed_tokens"),
+                                  .global_batch = number_in<i64>(json, "global_batch_size"),
+                                  .flops_per_s = number_in<double>(json, "flops_per_s"),
+                                  .loss = number_in<double>(json, "lm_loss"),
+                                  .grad_norm = number_in<double>(json, "grad_norm"),
+                                  .learning_rate = number_in<double>(json, "learning_rate"),
+                                  .skipped = number_in<i64>(json, "skipped_iterations").value_or(0),
+                                  .nan = number_in<i64>(json, "nan_iterations").value_or(0),
+                                  .digest = std::hash<std::string_view>{}(line)};
+}
+
+void read_json(std::string_view line, LogLine& out) {
+    if (find(line, R"("kind":"step")") != npos) {
+        read_json_step(line, out);
+    } else if (find(line, R"("kind":")") != npos) {
+        read_json_event(line, out);
+    }
+}
 }  // namespace
 
 std::optional<double> time_stamp_in(std::string_view text) {
@@ -378,10 +515,10 @@ std::optional<double> time_stamp_in(std::string_view text) {
     return std::nullopt;
 }
 
-LogLine read_log_line(std::string_view line) {
+LogLine parse_log_line(std::string_view line) {
     LogLine out;
     if (line.starts_with('{')) {
-        if (find(line, R"("kind":")") != npos) read_json_line(line, out);
+        read_json(line, out);
         return out;
     }
     if (find(line, "iteration") != npos) {
@@ -391,10 +528,6 @@ LogLine read_log_line(std::string_view line) {
     if (read_saved(line, out)) return out;
     read_ours(line, out);
     return out;
-}
-
-std::optional<double> time_of(const LogLine& line) {
-    return line.kind == LogLine::Kind::iteration ? line.iteration.unix_time_s : line.unix_time_s;
 }
 
 }  // namespace lm::metrics
