@@ -443,7 +443,8 @@ i64 n_hosts_of(const io::Json& json) {
 // Returns the event of this kind: a start, a resume, a save, a stop, ...
 LogEvent event_of(const std::string& kind, const io::Json& json) {
     const std::optional<i64> iteration = number_in<i64>(json, "iteration");
-    if (kind == "start") return StartEvent{n_hosts_of(json)};
+    if (kind == "start")
+        return StartEvent{n_hosts_of(json), number_in<double>(json, "elapsed_s").value_or(0)};
     if (kind == "resume" && iteration) return LoadEvent{*iteration};
     if (kind == "stop") return StopEvent{iteration};
     if (kind == "error") return StopEvent{};

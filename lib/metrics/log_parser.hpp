@@ -30,8 +30,9 @@ struct LoggedRamp {
 };
 
 // Events between logged iterations.
-struct StartEvent {   // a training program has started
-    i64 n_nodes = 0;  // nodes of the job; 0: not stated
+struct StartEvent {        // a training program has started
+    i64 n_nodes = 0;       // nodes of the job; 0: not stated
+    double elapsed_s = 0;  // time from the start to the time stamp of the line
 };
 struct LoadEvent {  // a checkpoint was loaded
     i64 iteration = 0;

@@ -125,7 +125,14 @@ void Segment::on(const StartEvent& event, const TimedEvent& e) {
     restarts_ = all_.has_starts = true;
     ++n_starts_;
     if (event.n_nodes > 0) all_.n_nodes = event.n_nodes;
-    pass_time(e, true, {});
+    if (!e.unix_time_s) {
+        pass_time(e, true, {});
+        return;
+    }
+    TimedEvent start = e;
+    *start.unix_time_s -= event.elapsed_s;
+    pass_time(start, true, {});
+    pass_time({ClockEvent{}, e.unix_time_s}, false, {});
 }
 
 void Segment::on(const LoadEvent& event, const TimedEvent& e) {

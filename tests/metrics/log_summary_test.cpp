@@ -154,6 +154,32 @@ TEST_CASE("the time of a generated log, whose truth is known, is accounted exact
     CHECK(log.summary().stops.repeated_s == Approx(use.repeated_s));
 }
 
+TEST_CASE("the event of a start is written later than the program started") {
+    LogReader log = new_log();
+    const auto event = [&log](const char* kind, i64 time, const char* fields) {
+        log.add(fmt::format(R"({{"kind":"{}","time":{},"iteration":10{}}})", kind, time, fields));
+    };
+    const auto step = [&log](i64 iteration, i64 time) {
+        log.add(fmt::format(R"({{"kind":"step","time":{},"iteration":{},"total_iterations":90,)"
+                            R"("step_s":2,"global_batch_size":8}})",
+                            time, iteration));
+    };
+    event("start", 1000, R"(,"elapsed_s":30)");
+    step(5, 1015);
+    step(10, 1025);
+    event("stop", 1026, "");
+    // The program starts at 1100 and loads for 200 s.
+    event("start", 1300, R"(,"elapsed_s":200)");
+    event("resume", 1300, "");
+    step(15, 1312);
+    const LogSummary summary = log.summary();
+    const TimeUse use = summary.time_use;
+    CHECK(use.restarting_s == Approx(30 + 5 + 200 + 2));
+    CHECK(use.waiting_s == Approx(74));
+    CHECK(use.other_s == Approx(1));
+    CHECK(use.total_s() == Approx(*summary.wall_s));
+}
+
 TEST_CASE("each start that an event states is a restart, also one without an iteration") {
     LogReader log = new_log();
     const auto event = [&log](const char* kind, i64 time, i64 iteration) {

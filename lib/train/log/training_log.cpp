@@ -246,7 +246,8 @@ void TrainingLog::started(const optim::Counters& at, i64 n_ranks) {
     io::OrderedJson fields{{"iteration", at.iteration},
                            {"total_iterations", config_.schedule.total_iterations()},
                            {"ranks", n_ranks},
-                           {"host", host_name()}};
+                           {"host", host_name()},
+                           {"elapsed_s", since_start_.elapsed_s()}};
     if (!run_id_.empty()) fields["run_id"] = run_id_;
     run_event("start", fields);
 }

@@ -46,7 +46,8 @@ class TrainingLog {
     // values.
     void claimed(const std::string& run_id, i64 generation);
     // Write an event of the run to --log-json: the start with `n_ranks` ranks, a resume or
-    // rollback, the stop.
+    // rollback, the stop. The event of a start is written after the checkpoint is loaded, and has
+    // the time since this log was constructed.
     void started(const optim::Counters& at, i64 n_ranks);
     void resumed(const optim::Counters& at);
     void stopped(i64 iteration, Exit code, const std::string& reason);
@@ -122,6 +123,7 @@ class TrainingLog {
 
     const RunConfig& config_;
     bool is_rank0_;
+    Stopwatch since_start_;
     double peak_flops_ = 0;  // 0: no MFU
     metrics::Interval interval_;
     double loss_scale_ = 1;
