@@ -47,6 +47,10 @@ int print_cause(const std::vector<std::string>& logs, const OutputFlags& output)
         figures.push_back({"rank", "rank", Unit::count, *found->rank,
                            "the first rank that a message of an error names"});
     }
+    if (!found->host.empty()) {
+        figures.push_back({"host", "host", Unit::plain, found->host,
+                           "the host of this rank, or the one that failed"});
+    }
     if (found->signal) {
         figures.push_back(
             {"signal", "signal", Unit::count, *found->signal, "number of the signal"});

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "metrics/log_cause_rules.hpp"
-
+// The messages that state why a job ended (log_cause.hpp).
 #include <array>
+
+#include "metrics/log_cause.hpp"
 
 namespace lm::metrics {
 namespace {
@@ -84,6 +85,7 @@ constexpr std::array rules{
     CauseRule{"insufficient shared memory (shm)", "", "shared_memory", root, "PyTorch DataLoader"},
     CauseRule{"is killed by signal: Bus error", "", "shared_memory", root, "PyTorch DataLoader"},
     CauseRule{"is killed by signal: ", "", "killed", error, "PyTorch DataLoader"},
+    CauseRule{"NOT SAVED: ", "are free, but a checkpoint needs", "full_disk", root, "lm-train"},
     CauseRule{"lm-train: out of memory", "", "out_of_memory", root, "lm-train"},
     CauseRule{" gave up: out of memory", "", "out_of_memory", root, "lm-train"},
     // Devices
@@ -174,6 +176,8 @@ constexpr std::array rules{
     CauseRule{"NCCL error", "invalid usage", "failed", error, "PyTorch"},
     CauseRule{"NCCL error", "invalid argument", "failed", error, "PyTorch"},
     CauseRule{"NCCL error", "", "connection", echo, "PyTorch"},
+    CauseRule{"NCCL Error", "invalid", "failed", error, "PyTorch before 1.13"},
+    CauseRule{"NCCL Error", "", "connection", echo, "PyTorch before 1.13"},
     CauseRule{"NCCL communicator was aborted", "", "connection", echo, "PyTorch"},
     CauseRule{"To avoid data inconsistency", "", "connection", echo, "PyTorch"},
     CauseRule{"lost communication with", "", "node_failure", root, "Open MPI, PRRTE"},
@@ -195,8 +199,10 @@ constexpr std::array rules{
     CauseRule{"EXIT CODE: 9", "", "killed", effect, "MPICH"},
     CauseRule{"KILLED BY SIGNAL", "", "killed", effect, "MPICH, Intel MPI"},
     CauseRule{"Process received signal", "", "killed", effect, "Open MPI"},
-    CauseRule{"Exited with exit code 139", "", "killed", effect, "srun"},
-    CauseRule{"Exited with exit code 137", "", "killed", effect, "srun"},
+    CauseRule{"exit code 134", "", "killed", effect, "srun, train.sbatch"},
+    CauseRule{"exit code 135", "", "killed", effect, "srun, train.sbatch"},
+    CauseRule{"exit code 137", "", "killed", effect, "srun, train.sbatch"},
+    CauseRule{"exit code 139", "", "killed", effect, "srun, train.sbatch"},
     CauseRule{"(exitcode: -", "", "killed", effect, "torchrun"},
     CauseRule{"exits with return code = -", "", "killed", effect, "DeepSpeed"},
     CauseRule{"traceback : Signal", "", "killed", effect, "torchrun"},

@@ -169,6 +169,7 @@ expect 3 "has no file emissions" lm-estimate eta steps.json "${args[@]}" --codec
 [ "$(jq -r 'select(.kind | . != "step" and . != "validation") | .kind + ":" + (.generation | tostring)' steps.json | tr '\n' ' ')" = \
     "start:1 save:1 stop:1 start:2 resume:2 save:2 stop:2 " ] || fail "$(cat steps.json)"
 jq -es '[.[] | select(.kind == "stop")] | all(.exit_code == 75 and (.reason | test("--exit-interval")))' steps.json >/dev/null || fail "$(cat steps.json)"
+jq -es '[.[] | select(.kind == "start")] | all(.elapsed_s > 0)' steps.json >/dev/null || fail "$(cat steps.json)"
 awk '{ $1 = ""; print }' lines.log >unstamped.log
 for log in steps.json lines.log; do
     run lm.json lm-estimate eta $log --json
@@ -280,7 +281,7 @@ expect 2 '--log-nodes: needs --nodes' lm-estimate eta tr1.log --log-nodes 2
 { echo ' iteration 1/ 9 | elapsed time per iteration (ms): 10.0 |' && echo 'lm-train: rank 1 on n2: lost the connection to rank 0 at n1'; } >rank1.log
 echo 'srun: error: n1: task 0: Killed' >slurm.out
 run why.json lm-estimate eta --why rank1.log slurm.out --json
-[ "$(jq -c '[.cause, .rank, .signal, .log, .line_number]' why.json)" = '["killed",0,9,"slurm.out",1]' ] || fail "$(cat why.json)"
+[ "$(jq -c '[.cause, .rank, .host, .signal, .log, .line_number]' why.json)" = '["killed",0,"n1",9,"slurm.out",1]' ] || fail "$(cat why.json)"
 prints '^slurm.out:1: srun: error: n1: task 0: Killed$' lm-estimate eta --why rank1.log slurm.out
 prints '^cause +stopped$' lm-estimate eta --why train.log
 expect 1 'no line of the logs states why the job ended .number of lines: 3.' lm-estimate eta --why fresh.json

@@ -17,12 +17,13 @@ std::string iteration_line(const std::string& n) {
            "1.000E-05 | global batch size: 8 | lm loss: 2.0 | number of nan iterations:   0 |";
 }
 
-// Returns the verdict in the form of the corpus: "killed rank=2 signal=9".
+// Returns the verdict in the form of the corpus: "killed rank=2 host=n1 signal=9".
 std::string verdict(const metrics::LogCause& log) {
     if (!log.root()) return "none";
     const metrics::Cause& cause = *log.root();
     std::string text(cause.rule->kind);
     if (cause.rank) text += " rank=" + std::to_string(*cause.rank);
+    if (!cause.host.empty()) text += " host=" + cause.host;
     if (cause.signal) text += " signal=" + std::to_string(*cause.signal);
     return text;
 }
