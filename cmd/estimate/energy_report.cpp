@@ -6,9 +6,9 @@
 #include <algorithm>
 #include <cctype>
 
-#include "base/as_double.hpp"
 #include "base/bounds.hpp"
 #include "base/error.hpp"
+#include "base/types.hpp"
 #include "base/units.hpp"
 
 namespace lm::estimate {

@@ -10,8 +10,8 @@
 #include <cmath>
 #include <limits>
 
-#include "base/as_double.hpp"
 #include "base/error.hpp"
+#include "base/types.hpp"
 #include "cli/terminal.hpp"
 #include "plot/axis.hpp"
 #include "plot/sparkline.hpp"

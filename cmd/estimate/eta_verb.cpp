@@ -5,11 +5,11 @@
 #include <optional>
 #include <utility>
 
-#include "base/as_double.hpp"
 #include "base/bounds.hpp"
 #include "base/clock.hpp"
 #include "base/error.hpp"
 #include "base/log.hpp"
+#include "base/types.hpp"
 #include "base/units.hpp"
 #include "cause.hpp"
 #include "config/schedule_flags.hpp"
@@ -18,7 +18,6 @@
 #include "figures.hpp"
 #include "follow.hpp"
 #include "io/file.hpp"
-#include "io/file_time.hpp"
 #include "io/inputs.hpp"
 #include "io/lines.hpp"
 #include "metrics/log_files.hpp"

@@ -4,11 +4,11 @@
 #include <algorithm>
 #include <cmath>
 
-#include "base/as_double.hpp"
 #include "base/bounds.hpp"
 #include "base/error.hpp"
 #include "base/log.hpp"
 #include "base/nearest_name.hpp"
+#include "base/types.hpp"
 #include "base/units.hpp"
 #include "base/version.hpp"
 #include "io/file.hpp"

@@ -3,9 +3,9 @@
 
 #include <algorithm>
 
-#include "base/as_double.hpp"
 #include "base/bounds.hpp"
 #include "base/error.hpp"
+#include "base/types.hpp"
 #include "base/version.hpp"
 #include "io/file.hpp"
 

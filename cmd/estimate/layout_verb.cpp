@@ -8,10 +8,10 @@
 #include <memory>
 #include <optional>
 
-#include "base/as_double.hpp"
 #include "base/bounds.hpp"
 #include "base/error.hpp"
 #include "base/log.hpp"
+#include "base/types.hpp"
 #include "config/plan_warnings.hpp"
 #include "cost/layout_search.hpp"
 #include "cost/memory.hpp"

@@ -5,7 +5,7 @@
 
 #include <algorithm>
 
-#include "base/as_double.hpp"
+#include "base/types.hpp"
 #include "base/units.hpp"
 #include "plot/bar_chart.hpp"
 

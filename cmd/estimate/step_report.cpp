@@ -5,8 +5,8 @@
 
 #include <algorithm>
 
-#include "base/as_double.hpp"
 #include "base/log.hpp"
+#include "base/types.hpp"
 #include "base/units.hpp"
 #include "cost/formulas.hpp"
 #include "cost/megatron_memory.hpp"

@@ -5,11 +5,11 @@
 #include <memory>
 #include <optional>
 
-#include "base/as_double.hpp"
 #include "base/bounds.hpp"
 #include "base/error.hpp"
 #include "base/log.hpp"
 #include "base/shape.hpp"
+#include "base/types.hpp"
 #include "config/plan_warnings.hpp"
 #include "config/rank_counts.hpp"
 #include "cost/activation_plan.hpp"

@@ -8,7 +8,7 @@
 
 #include "base/types.hpp"
 #include "cli/options.hpp"
-#include "preprocess/build_options.hpp"
+#include "preprocess/build.hpp"
 #include "text/choice/tokenizer_choice.hpp"
 
 namespace lm::preprocess {

@@ -9,7 +9,7 @@
 #include "args.hpp"
 #include "base/clock.hpp"
 #include "cli/progress_line.hpp"
-#include "preprocess/build_observer.hpp"
+#include "preprocess/build.hpp"
 #include "preprocess/dataset_build.hpp"
 
 namespace lm::preprocess {

@@ -13,7 +13,7 @@
 #include "data/indexed/dataset_metadata.hpp"
 #include "data/indexed/indexed_writer.hpp"
 #include "io/atomic.hpp"
-#include "preprocess/output_notes.hpp"
+#include "preprocess/build.hpp"
 
 namespace lm::preprocess {
 namespace {

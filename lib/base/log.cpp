@@ -5,7 +5,6 @@
 #include <utility>
 
 #include "base/clock.hpp"
-#include "base/early_log.hpp"
 
 namespace lm {
 namespace {

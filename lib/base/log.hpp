@@ -9,6 +9,7 @@
 #include <string>
 #include <string_view>
 #include <utility>
+#include <vector>
 
 namespace lm {
 
@@ -24,6 +25,18 @@ void set_log_sink(LogSink sink);
 // Sets a second sink, such as a log file, which also gets each message; nullptr removes the second
 // sink.
 void set_log_copy(LogSink sink);
+
+// A message that a program logs before it opens its log file.
+struct EarlyMessage {
+    Severity severity;
+    std::string text;
+    double unix_time_s;
+};
+// Sets the second sink, as set_log_copy() does. The first call returns the messages logged until
+// then, at most the first 200, so that the caller can write them to the log file. Later calls
+// return no messages.
+std::vector<EarlyMessage> set_first_log_copy(LogSink sink);
+
 // Passes `message` to the sinks. Thread-safe: only one thread at a time calls a sink.
 void log_message(Severity severity, std::string_view message);
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Short names of the integer types. Sizes and counts are i64 everywhere, never unsigned.
+// Short names of the integer types, and their conversions. Sizes and counts are i64 everywhere,
+// never unsigned.
 #pragma once
 
 #include <cstddef>
@@ -21,6 +22,11 @@ constexpr i64 ceil_div(i64 a, i64 b) {
 }
 constexpr i64 round_up(i64 a, i64 multiple) {
     return ceil_div(a, multiple) * multiple;
+}
+
+// Returns the double nearest to n. It is exact up to 2^53.
+constexpr double as_double(i64 n) {
+    return static_cast<double>(n);
 }
 
 }  // namespace lm

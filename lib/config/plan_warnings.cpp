@@ -3,9 +3,9 @@
 
 #include <cmath>
 
-#include "base/as_double.hpp"
 #include "base/log.hpp"
 #include "base/shape.hpp"
+#include "base/types.hpp"
 #include "base/units.hpp"
 #include "io/filesystem_use.hpp"
 

@@ -4,8 +4,8 @@
 #include <algorithm>
 #include <map>
 
-#include "base/as_double.hpp"
 #include "base/shape.hpp"
+#include "base/types.hpp"
 #include "spec/pipeline_schedule.hpp"
 
 namespace lm::cost {

@@ -8,9 +8,9 @@
 #include <functional>
 #include <numeric>
 
-#include "base/as_double.hpp"
 #include "base/error.hpp"
 #include "base/rng.hpp"
+#include "base/types.hpp"
 #include "base/units.hpp"
 
 namespace lm::cost {

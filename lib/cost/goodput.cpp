@@ -5,7 +5,7 @@
 #include <cmath>
 #include <vector>
 
-#include "base/as_double.hpp"
+#include "base/types.hpp"
 
 namespace lm::cost {
 namespace {

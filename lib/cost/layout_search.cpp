@@ -7,7 +7,7 @@
 #include <set>
 #include <tuple>
 
-#include "base/as_double.hpp"
+#include "base/types.hpp"
 #include "cost/megatron_memory.hpp"
 #include "cost/memory.hpp"
 #include "cost/nccl.hpp"

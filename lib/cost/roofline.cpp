@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "base/as_double.hpp"
+#include "base/types.hpp"
 
 namespace lm::cost {
 

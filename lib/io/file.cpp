@@ -267,4 +267,12 @@ void remove_tree(const std::string& path) {
     remove_tree_in(AT_FDCWD, path.c_str(), path);
 }
 
+double modified_s(const std::string& path) {
+    struct stat status {};
+    if (::stat(path.c_str(), &status) != 0) system_error(path, "read the time", errno);
+    constexpr double nano = 1e-9;
+    return static_cast<double>(status.st_mtim.tv_sec) +
+           nano * static_cast<double>(status.st_mtim.tv_nsec);
+}
+
 }  // namespace lm::io

@@ -88,4 +88,7 @@ class MappedFile {
 // program creates meanwhile does not lead to other files.
 void remove_tree(const std::string& path);
 
+// Returns the Unix time of the last change of a file's content, in seconds. Throws Error(failure).
+double modified_s(const std::string& path);
+
 }  // namespace lm::io

@@ -9,7 +9,6 @@
 #include <utility>
 
 #include "io/file.hpp"
-#include "io/json_error.hpp"
 #include "io/other_format.hpp"
 
 namespace lm::io {

@@ -11,10 +11,18 @@
 #include <string_view>
 #include <vector>
 
+#include "base/error.hpp"
 #include "base/types.hpp"
 #include "io/json_fwd.hpp"
 
 namespace lm::io {
+
+// An Error about a document, with Exit::failure: text that is not JSON, a missing key, or a value
+// of a wrong type or out of range.
+class JsonError : public Error {
+  public:
+    using Error::Error;
+};
 
 // The limits of every document. nlohmann/json copies, compares and writes values by recursion, so
 // the depth is limited before a value exists; no document of a tool has more than 20 levels. A
@@ -22,7 +30,7 @@ namespace lm::io {
 constexpr int max_json_depth = 100;
 constexpr i64 max_json_bytes = i64{1} << 30;
 
-// Throws JsonError (json_error.hpp): "PATH: not valid JSON at line L, column C: ...", or a text
+// Throws JsonError: "PATH: not valid JSON at line L, column C: ...", or a text
 // beyond the limits. Throws Error(failure) naming `path` when memory runs out.
 Json parse_json(std::string_view text, const std::string& path);
 OrderedJson parse_ordered_json(std::string_view text, const std::string& path);

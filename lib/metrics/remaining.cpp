@@ -5,10 +5,10 @@
 #include <cmath>
 #include <limits>
 
-#include "base/as_double.hpp"
 #include "base/error.hpp"
 #include "base/log.hpp"
 #include "base/shape.hpp"
+#include "base/types.hpp"
 
 namespace lm::metrics {
 namespace {

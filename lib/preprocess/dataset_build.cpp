@@ -14,10 +14,10 @@
 #include "data/indexed/dataset_metadata.hpp"
 #include "io/json.hpp"
 #include "io/stream.hpp"
+#include "preprocess/build.hpp"
 #include "preprocess/encode_part.hpp"
 #include "preprocess/input_plan.hpp"
 #include "preprocess/output_assembly.hpp"
-#include "preprocess/output_notes.hpp"
 #include "preprocess/run_description.hpp"
 #include "preprocess/work_directory.hpp"
 

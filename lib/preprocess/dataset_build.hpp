@@ -12,9 +12,7 @@
 #include <string>
 #include <vector>
 
-#include "preprocess/build_observer.hpp"
-#include "preprocess/build_options.hpp"
-#include "preprocess/build_totals.hpp"
+#include "preprocess/build.hpp"
 
 namespace lm::preprocess {
 

@@ -7,7 +7,7 @@
 
 #include "data/jsonl/line_chunks.hpp"
 #include "preprocess/bad_lines.hpp"
-#include "preprocess/build_observer.hpp"
+#include "preprocess/build.hpp"
 #include "preprocess/chunk_encoder.hpp"
 #include "preprocess/memory_budget.hpp"
 #include "preprocess/part_writer.hpp"

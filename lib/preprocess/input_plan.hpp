@@ -7,7 +7,7 @@
 
 #include "base/types.hpp"
 #include "data/jsonl/line_chunks.hpp"
-#include "preprocess/build_options.hpp"
+#include "preprocess/build.hpp"
 
 namespace lm::preprocess {
 

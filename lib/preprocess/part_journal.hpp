@@ -14,7 +14,7 @@
 #include "data/indexed/dataset_part.hpp"
 #include "data/jsonl/line_chunks.hpp"
 #include "io/append_file.hpp"
-#include "preprocess/build_totals.hpp"
+#include "preprocess/build.hpp"
 
 namespace lm::preprocess {
 

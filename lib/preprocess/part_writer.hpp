@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "data/indexed/dataset_part.hpp"
-#include "preprocess/build_totals.hpp"
+#include "preprocess/build.hpp"
 #include "preprocess/chunk_encoder.hpp"
 #include "preprocess/part_journal.hpp"
 

@@ -12,7 +12,7 @@
 #include <utility>
 
 #include "base/error.hpp"
-#include "io/json_error.hpp"
+#include "io/json.hpp"
 
 namespace lm::ckpt {
 

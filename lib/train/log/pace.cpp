@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "train/log/pace.hpp"
 
-#include "base/as_double.hpp"
 #include "base/log.hpp"
+#include "base/types.hpp"
 #include "base/units.hpp"
 #include "cli/terminal.hpp"
 

@@ -10,7 +10,6 @@
 #include <vector>
 
 #include "base/clock.hpp"
-#include "base/early_log.hpp"
 #include "base/launcher.hpp"
 #include "base/log.hpp"
 #include "base/machine.hpp"

@@ -6,9 +6,9 @@
 #include <cmath>
 #include <string>
 
-#include "base/as_double.hpp"
 #include "base/clock.hpp"
 #include "base/log.hpp"
+#include "base/types.hpp"
 #include "base/units.hpp"
 #include "cli/signals.hpp"
 

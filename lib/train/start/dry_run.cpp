@@ -3,9 +3,9 @@
 
 #include <cstdio>
 
-#include "base/as_double.hpp"
 #include "base/error.hpp"
 #include "base/log.hpp"
+#include "base/types.hpp"
 #include "cli/main.hpp"
 #include "config/plan_warnings.hpp"
 #include "cost/activation_plan.hpp"
