@@ -90,7 +90,7 @@ bool assumes_fp16(const Flags& flags) {
 // Returns the flags of lm-train for a layout.
 std::string flags_of(const Flags& flags, const cost::LayoutQuery& query,
                      const cost::Layout& layout) {
-    return train_flags(*flags.train.model.options, query, layout) +
+    return train_flags(*flags.hardware.options, query, layout) +
            (assumes_fp16(flags) ? " --fp16" : "");
 }
 
@@ -146,13 +146,13 @@ void check(const Flags& flags) {
 // the flag is not given.
 void set_tried(cost::LayoutQuery& query, const Flags& flags) {
     const config::ParallelFlags& given = flags.train.parallel;
-    const cli::Options& options = *flags.train.model.options;
-    if (options.given("--tensor-model-parallel-size")) query.tp = given.tensor;
-    if (options.given("--pipeline-model-parallel-size")) query.pp = given.pipeline;
+    const cli::GivenNames& names = flags.train.model.given;
+    if (names.contains("--tensor-model-parallel-size")) query.tp = given.tensor;
+    if (names.contains("--pipeline-model-parallel-size")) query.pp = given.pipeline;
     if (flags.train.schedule.micro_batch) query.micro_batch = resolve_micro_batch(flags.train);
     query.recomputes = recomputes_of(given, query.parallel.recompute);
     const int zero_stage = config::resolve_zero_stage(flags.train.zero, flags.train.data_parallel);
-    if (zero_stage > 0 || options.given("--zero-stage")) query.zero_stages = {zero_stage};
+    if (zero_stage > 0 || names.contains("--zero-stage")) query.zero_stages = {zero_stage};
     if (given.virtual_stages) {
         query.n_chunks = {*given.virtual_stages};
     } else if (!given.layers_per_virtual_stage) {
@@ -160,7 +160,7 @@ void set_tried(cost::LayoutQuery& query, const Flags& flags) {
     }
     const bool divides = given.first_stage_layers || given.last_stage_layers ||
                          given.count_embedding || given.count_loss ||
-                         options.given("--pp-partition-method");
+                         names.contains("--pp-partition-method");
     query.balances = {query.parallel.balance};
     if (!divides) query.balances.push_back(spec::PipelineBalance::layers_and_embedding);
 }

@@ -141,12 +141,11 @@ std::pair<cost::TrainingPlan, i64> resolve_plan(const Flags& flags) {
     check_at_least("--save-interval", flags.save_interval, 1);
     check_above_to("--hours-per-day", flags.hours_per_day, 0, 24);
     check_above_to("--exit-duration-in-mins", flags.job_minutes, 0, 1e9);
-    const cli::Options& options = *flags.train.model.options;
     if (flags.save_time.seconds > 0 && !flags.save_interval && !flags.failures.given()) {
         usage_error("--save-time",
                     "needs --save-interval, or one of --mttf, --failures and --failure-times");
     }
-    if (options.given("--eval-sets") && !flags.eval_interval)
+    if (flags.train.model.given.contains("--eval-sets") && !flags.eval_interval)
         usage_error("--eval-sets", "needs --eval-interval");
     check_at_least("--eval-sets", flags.eval_sets, 1);
     if (flags.queue_gap.seconds > 0 && !flags.job_minutes) {
@@ -200,7 +199,7 @@ StepQuery step_query(const Flags& flags, const cost::TrainingPlan& plan) {
                     .nvls = !flags.train.device.deterministic_mode,
                     .allowance_bytes = flags.allowance.value,
                     .is_megatron = is_megatron(flags.hardware),
-                    .assumes_megatron = !flags.train.model.options->given("--trainer"),
+                    .assumes_megatron = !flags.train.model.given.contains("--trainer"),
                     .gpu = resolve_hardware(flags.hardware),
                     .trainer = resolve_trainer(flags.hardware)};
     query.assumes_fp16 = query.is_megatron && query.precision.weights == DType::fp32;
@@ -272,7 +271,7 @@ void check_length(const Flags& flags) {
 int run_time(Flags flags) {
     check(flags.picture, flags.output);
     check(flags.energy);
-    check(flags.failures, *flags.train.model.options);
+    check(flags.failures, *flags.hardware.options);
     if (!flags.picture.path.empty() && !flags.simulates())
         usage_error("--plot", "needs --gpu or --hardware");
     flags.train = resolve_flags(flags.train);
@@ -280,7 +279,7 @@ int run_time(Flags flags) {
     flags.micro_batch = resolve_micro_batch(flags.train);
     // Evaluations count only when --eval-interval is given. The default interval of lm-train is not
     // used.
-    const bool evaluates = flags.train.model.options->given("--eval-interval");
+    const bool evaluates = flags.train.model.given.contains("--eval-interval");
     if (evaluates) flags.eval_interval = flags.train.validation.interval;
     flags.save_interval = flags.train.checkpoints.save_interval;
     flags.job_minutes = flags.train.stopping.exit_duration_min;

@@ -28,6 +28,7 @@ struct Options::Impl {
     std::vector<std::unique_ptr<Verb>> verbs;
     std::vector<std::string> verb_names;
     std::vector<std::string> other_words;  // set by not_called()
+    GivenNames* reported = nullptr;        // set by report_given()
 
     // Result of the last parse().
     Verb* chosen = nullptr;
@@ -340,10 +341,29 @@ Options::Parsed Options::parse(const std::vector<std::string>& arguments) {
     if (impl_->has_only_verbs() && first.starts_with('-') && first != "--" && !is_built_in(first)) {
         usage_error(first, "options follow the command: write the option after the command");
     }
-    return apply_command_line(
-        impl_->table, impl_->apply, arguments,
-        [&](const Values& operands) { impl_->check_no_verb_was_meant(arguments, operands); },
-        impl_->command_line);
+    const auto report = [&] {
+        if (impl_->reported == nullptr) return;
+        impl_->reported->clear();
+        for (const Option& option : impl_->table) {
+            if (impl_->command_line.given.contains(option.name()))
+                impl_->reported->insert(option.names.begin(), option.names.end());
+        }
+    };
+    try {
+        const Parsed parsed = apply_command_line(
+            impl_->table, impl_->apply, arguments,
+            [&](const Values& operands) { impl_->check_no_verb_was_meant(arguments, operands); },
+            impl_->command_line);
+        report();
+        return parsed;
+    } catch (...) {
+        report();
+        throw;
+    }
+}
+
+void Options::report_given(GivenNames* names) {
+    impl_->reported = names;
 }
 
 bool Options::given(std::string_view name) const {

@@ -16,6 +16,7 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -58,6 +59,9 @@ struct Option {
     const std::string& name() const { return names.front(); }
     bool is_flag() const { return max_values == 0; }
 };
+
+// The names of the options that were on a command line, each with all of its spellings.
+using GivenNames = std::set<std::string, std::less<>>;
 
 class Options {
   public:
@@ -145,6 +149,9 @@ class Options {
     enum class Parsed { run, help, help_all, version };
     Parsed parse(const std::vector<std::string>& arguments);
     bool given(std::string_view name) const;  // whether the option was on the command line
+    // Each parse() stores in `names`, which must outlive it, every name of the options that were on
+    // the command line, for code that checks flags without a parser.
+    void report_given(GivenNames* names);
     // An option on the command line: its first name, and its values as they were given.
     struct Occurrence {
         std::string name;

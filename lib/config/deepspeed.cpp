@@ -67,7 +67,7 @@ constexpr std::array known_in_blocks = {
 class Reader {
   public:
     explicit Reader(TrainFlags& flags)
-        : flags_(flags), path_(flags.deepspeed_config), given_(*flags.model.options) {}
+        : flags_(flags), path_(flags.deepspeed_config), given_(flags.model.given) {}
 
     void apply() {
         if (!io::exists(path_)) usage_error("--deepspeed_config", "{} does not exist", path_);
@@ -115,7 +115,7 @@ class Reader {
         if (!json || *json == "auto") return;
         using Value = decltype(value_of(target));
         const auto value = io::json_as<Value>(*json, key, path_);
-        if (given_.given(flag) && value != value_of(target)) {
+        if (given_.contains(flag) && value != value_of(target)) {
             wrong(key, "is {}, but {} is {}: give the same value", value, flag, value_of(target));
         }
         target = value;
@@ -158,7 +158,7 @@ class Reader {
         const auto fixed = io::json_get_or<double>(fp16, "loss_scale", 0, path_);
         for (const char* flag : {"--loss-scale", "--initial-loss-scale", "--min-loss-scale",
                                  "--loss-scale-window", "--hysteresis"}) {
-            if (given_.given(flag)) note("{}: fp16: overrides {}", path_, flag);
+            if (given_.contains(flag)) note("{}: fp16: overrides {}", path_, flag);
         }
         to.fixed = fixed > 0 ? std::optional(fixed) : std::nullopt;
         to.initial = std::exp2(io::json_get_or<double>(fp16, "initial_scale_power", 16, path_));
@@ -271,7 +271,7 @@ class Reader {
     TrainFlags& flags_;
     std::string path_;
     io::Json config_;
-    const cli::Options& given_;
+    const cli::GivenNames& given_;
     std::vector<std::string> known_;
 };
 

@@ -86,14 +86,14 @@ i64 window_from(const std::string& value) {
 // States which flags were given on the command line. Without a command line, no flag was given.
 class Given {
   public:
-    explicit Given(const ModelFlags& flags) : options_(flags.options) {}
+    explicit Given(const ModelFlags& flags) : names_(flags.given) {}
     template <typename... Names>
     bool any(Names... names) const {
-        return options_ && (options_->given(names) || ...);
+        return (names_.contains(names) || ...);
     }
 
   private:
-    const cli::Options* options_;
+    const cli::GivenNames& names_;
 };
 
 void override_kind(ModelConfig& model, const ModelFlags& flags, const Given& given) {
@@ -268,7 +268,7 @@ void add_preset_option(cli::Options& options, ModelFlags& flags) {
 }  // namespace
 
 void add_model_options(cli::Options& options, ModelFlags& flags) {
-    flags.options = &options;
+    options.report_given(&flags.given);
     options.group("Model");
     add_preset_option(options, flags);
     declare(options, shape_fields(), flags);

@@ -54,7 +54,7 @@ struct ModelFlags {
     bool softmax_over_padding = false;
     i64 seed = 1234;
     std::optional<spec::ModelConfig> saved;  // the model of a checkpoint; flags override it
-    const cli::Options* options = nullptr;   // reports which flags were given
+    cli::GivenNames given;  // flags of the command line, also those of other groups
 };
 
 // Declares the flags under the heading "Model". `options` and `flags` must outlive parsing and must

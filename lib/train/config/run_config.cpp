@@ -261,7 +261,7 @@ class Resolver {
                                 cost::tensor_comm_sms(*model_, parallel_))},
                 .data = flags_.data,
                 .data_order = data_order_,
-                .split_given = flags_.model.options->given("--split"),
+                .split_given = flags_.model.given.contains("--split"),
                 .schedule = *schedule_,
                 .saves = saves_,
                 .skipped = skipped_,

@@ -13,22 +13,22 @@ using Names = std::initializer_list<std::string_view>;
 
 class Given {
   public:
-    explicit Given(const config::TrainFlags& flags) : options_(*flags.model.options) {}
+    explicit Given(const config::TrainFlags& flags) : names_(flags.model.given) {}
 
     void refuse(bool used, Names names, std::string_view owner) const {
         for (const std::string_view name : names) {
-            if (!used && options_.given(name)) usage_error(name, "needs {}", owner);
+            if (!used && names_.contains(name)) usage_error(name, "needs {}", owner);
         }
     }
-    bool has(std::string_view name) const { return options_.given(name); }
+    bool has(std::string_view name) const { return names_.contains(name); }
     void ignore(bool used, Names names, std::string_view why) const {
         for (const std::string_view name : names) {
-            if (!used && options_.given(name)) note("{}: ignored: {}", name, why);
+            if (!used && names_.contains(name)) note("{}: ignored: {}", name, why);
         }
     }
 
   private:
-    const cli::Options& options_;
+    const cli::GivenNames& names_;
 };
 
 void check_curriculum(const Given& given, const config::CurriculumFlags& curriculum) {
