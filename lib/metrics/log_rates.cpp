@@ -3,7 +3,7 @@
 
 #include <algorithm>
 
-#include "base/as_double.hpp"
+#include "base/types.hpp"
 
 namespace lm::metrics {
 namespace {

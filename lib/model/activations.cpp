@@ -77,13 +77,12 @@ constexpr Field<LayerActivations> layer_fields[] = {
 
 // Returns the member of `owner` for the activation `name`, [...] of any dtype.
 template <typename Fields, typename Owner>
-View& view_named(const Fields& fields, const std::string& name, Owner& owner) {
+View& view_named(const Fields& fields, std::string_view name, Owner& owner) {
     for (const auto& field : fields) {
         if (name == field.name) return field.view(owner);
     }
     bug(__FILE__, __LINE__,
-        "activation '" + name +
-            "' of the memory plan: expected a View for it in lib/model, got none");
+        "activation '{}' of the memory plan: expected a View for it in lib/model, got none", name);
 }
 
 // Returns element `index` of a list that grows as needed.
