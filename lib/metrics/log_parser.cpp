@@ -135,9 +135,18 @@ class Fields {
 
     // Returns false when a needed field has no valid value.
     bool parse(std::string_view label, std::string_view value) {
-        for (const Field& field : table) {
-            if (label == field.label) return field.read(*this, value);
+        for (const auto& [name, member] : counts) {
+            if (label == name) return whole(value, to_.*member);
         }
+        for (const auto& [name, member] : values) {
+            if (label == name) to_.*member = number<double>(value);
+        }
+        if (label == labels::elapsed_s) return seconds(value, 1);
+        if (label == labels::elapsed_ms) return seconds(value, 1000);
+        if (label == labels::samples_per_s) samples_per_s_ = number<double>(value);
+        if (label == labels::skipped) to_.skipped = few(value);
+        if (label == labels::nan) to_.nan = few(value);
+        if (label == labels::tflops || label == labels::throughput) tera(value);
         return true;
     }
     // Returns the step time with the best precision; nullopt when the line does not have it.
@@ -153,23 +162,23 @@ class Fields {
     }
 
   private:
-    struct Field {
-        std::string_view label;
-        bool (*read)(Fields& fields, std::string_view value);
-    };
-    static const Field table[13];
+    template <typename T>
+    using Field = std::pair<std::string_view, std::optional<T> LoggedIteration::*>;
+    static constexpr Field<i64> counts[] = {
+        {labels::consumed_samples, &LoggedIteration::consumed_samples},
+        {labels::consumed_tokens, &LoggedIteration::consumed_tokens},
+        {labels::global_batch, &LoggedIteration::global_batch}};
+    static constexpr Field<double> values[] = {
+        {labels::loss, &LoggedIteration::loss},
+        {labels::grad_norm, &LoggedIteration::grad_norm},
+        {labels::learning_rate, &LoggedIteration::learning_rate}};
 
     static bool whole(std::string_view value, std::optional<i64>& to) {
         to = number<i64>(value);
         return to && *to >= 0 && *to <= largest_count;
     }
-    static bool few(std::string_view value, i64& to) {
-        to = std::clamp<i64>(number<i64>(value).value_or(0), 0, largest_count);
-        return true;
-    }
-    static bool any(std::string_view value, std::optional<double>& to) {
-        to = number<double>(value);
-        return true;
+    static i64 few(std::string_view value) {
+        return std::clamp<i64>(number<i64>(value).value_or(0), 0, largest_count);
     }
     bool seconds(std::string_view value, double per_second) {
         step_s_ = number<double>(value);
@@ -177,30 +186,13 @@ class Fields {
         *step_s_ /= per_second;
         return true;
     }
-    bool tera(std::string_view value) {
+    void tera(std::string_view value) {
         const std::optional<double> x = number<double>(value);
         if (x && std::isfinite(*x) && *x >= 0) to_.flops_per_s = *x * 1e12;
-        return true;
     }
 
     LoggedIteration& to_;
     std::optional<double> step_s_, samples_per_s_;
-};
-
-const Fields::Field Fields::table[] = {
-    {labels::consumed_samples, [](Fields& f, auto v) { return whole(v, f.to_.consumed_samples); }},
-    {labels::consumed_tokens, [](Fields& f, auto v) { return whole(v, f.to_.consumed_tokens); }},
-    {labels::global_batch, [](Fields& f, auto v) { return whole(v, f.to_.global_batch); }},
-    {labels::elapsed_s, [](Fields& f, auto v) { return f.seconds(v, 1); }},
-    {labels::elapsed_ms, [](Fields& f, auto v) { return f.seconds(v, 1000); }},
-    {labels::samples_per_s, [](Fields& f, auto v) { return any(v, f.samples_per_s_); }},
-    {labels::loss, [](Fields& f, auto v) { return any(v, f.to_.loss); }},
-    {labels::grad_norm, [](Fields& f, auto v) { return any(v, f.to_.grad_norm); }},
-    {labels::learning_rate, [](Fields& f, auto v) { return any(v, f.to_.learning_rate); }},
-    {labels::skipped, [](Fields& f, auto v) { return few(v, f.to_.skipped); }},
-    {labels::nan, [](Fields& f, auto v) { return few(v, f.to_.nan); }},
-    {labels::tflops, [](Fields& f, auto v) { return f.tera(v); }},
-    {labels::throughput, [](Fields& f, auto v) { return f.tera(v); }},
 };
 
 // Parses the text after "iteration N/". Returns false when the line is incomplete or mixed with

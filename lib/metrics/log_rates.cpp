@@ -3,8 +3,6 @@
 
 #include <algorithm>
 
-#include "base/types.hpp"
-
 namespace lm::metrics {
 namespace {
 

@@ -52,8 +52,9 @@ class Segment {
   public:
     Segment(LogTotals& totals, double least_gap_s)
         : all_(totals),
+          log_(totals.log),
           least_gap_s_(least_gap_s),
-          at_(totals.last ? std::optional(totals.last->iteration) : std::nullopt),
+          at_(log_.last ? std::optional(log_.last->iteration) : std::nullopt),
           reached_(at_.value_or(0)) {}
 
     void add(const TimedEvent& e) {
@@ -63,9 +64,31 @@ class Segment {
         }
         std::visit([&](const auto& event) { on(event, e); }, *e.event);
     }
-    void end(const TimedIteration& end, const LogReader::Observer& observer);
+
+    void end(const TimedIteration& end, const LogReader::Observer& observer) {
+        LoggedIteration line = end.line;
+        const LoggedIteration* const last = log_.last ? &*log_.last : nullptr;
+        if (!line.global_batch && last) line.global_batch = last->global_batch;  // truncated line
+        const bool first_of_run = begins_run(end);
+        const i64 before = iteration_before(line, first_of_run);
+        const i64 n = line.iteration - before;
+        if (!first_of_run) log_.interval = n;
+        pass_steps(end, line.step_s * as_double(n), first_of_run);
+        count_restarts(first_of_run, end.unix_time_s.has_value());
+        if (last) add_stop(first_of_run, before);
+        log_.missing_s += missing_s_;
+        all_.account.add_steps(before + 1, line.iteration, line.step_s, line.skipped, line.nan);
+        if (early_ > 0) log_.rates.add(line, early_, true, last);
+        log_.rates.add(line, n, first_of_run, last);
+        if (observer) observer(line, before, first_of_run);
+        log_.last = line;
+    }
+
     // Ends the last segment, which has no iteration.
-    void end_of_log();
+    void end_of_log() {
+        log_.missing_s += missing_s_;
+        log_.stops.n_restarts += log_.last ? n_starts_ : std::max<i64>(0, n_starts_ - 1);
+    }
 
   private:
     // The work that the line of an event states.
@@ -73,29 +96,216 @@ class Segment {
         double save_s = 0;
         std::optional<double> evaluation_s;
     };
-    void on(const ClockEvent& event, const TimedEvent& e);
-    void on(const StartEvent& event, const TimedEvent& e);
-    void on(const LoadEvent& event, const TimedEvent& e);
-    void on(const StopEvent& event, const TimedEvent& e);
-    void on(const EvaluationEvent& event, const TimedEvent& e);
-    void on(const SaveEvent& event, const TimedEvent& e);
-    void pass_time(const TimedEvent& e, bool starts, const Work& work);
-    void pass_steps(const TimedIteration& end, double step_s, bool first_of_run);
-    void add_gap_before_steps(double gap_s, bool first_of_run, bool is_first_stamp);
-    void add_start(double gap_s);
-    void add_unseen_start(double gap_s);
-    void add_running_gap(double gap_s, const Work& work);
-    void add_unlogged(i64 iteration);
-    double advance_to(double stamp_s);
-    void forget_unstamped();
-    bool begins_run(const TimedIteration& end) const;
-    bool begins_run_unseen(const TimedIteration& end) const;
-    i64 iteration_before(const LoggedIteration& line, bool first_of_run) const;
-    void count_restarts(bool first_of_run, bool is_stamped);
-    void add_stop(bool first_of_run, i64 before);
+
+    void on(const ClockEvent&, const TimedEvent& e) { pass_time(e, false, {}); }
+
+    void on(const StartEvent& event, const TimedEvent& e) {
+        if (!log_.last && !at_) at_ = 0;
+        restarts_ = all_.has_starts = true;
+        ++n_starts_;
+        if (event.n_nodes > 0) log_.n_nodes = event.n_nodes;
+        if (!e.unix_time_s) {
+            pass_time(e, true, {});
+            return;
+        }
+        TimedEvent start = e;
+        *start.unix_time_s -= event.elapsed_s;
+        pass_time(start, true, {});
+        pass_time({ClockEvent{}, e.unix_time_s}, false, {});
+    }
+
+    void on(const LoadEvent& event, const TimedEvent& e) {
+        // The checkpoint was saved between two logged iterations. More iterations than that show
+        // that a part of the log is missing.
+        if (at_ && event.iteration - *at_ < log_.interval) add_unlogged(event.iteration);
+        restarts_ = true;
+        loaded_ = at_ = event.iteration;
+        pass_time(e, phase_ == Phase::running && log_.last, {});
+    }
+
+    void on(const StopEvent& event, const TimedEvent& e) {
+        pass_time(e, false, {});
+        phase_ = Phase::stopped;
+        if (event.last_iteration && at_ && (restarts_ || !new_log_))
+            add_unlogged(*event.last_iteration);
+    }
+
+    void on(const EvaluationEvent& event, const TimedEvent& e) {
+        if (phase_ == Phase::stopped) phase_ = Phase::running;
+        evaluated_ = true;
+        if (e.unix_time_s) pass_time(e, false, {.evaluation_s = event.busy_s});
+    }
+
+    void on(const SaveEvent& event, const TimedEvent& e) {
+        if (phase_ == Phase::stopped) phase_ = Phase::running;
+        const double save_s = event.busy_s.value_or(0);
+        if (!e.unix_time_s) all_.clock.unstamped_save_s += save_s;
+        pass_time(e, false, {.save_s = save_s});
+    }
+
+    void pass_time(const TimedEvent& e, bool starts, const Work& work) {
+        if (e.unix_time_s) {
+            const double gap_s = advance_to(*e.unix_time_s);
+            if (e.is_first_stamp && !is_start(e) && gap_s >= least_gap_s_) {
+                add_unseen_start(gap_s);
+                forget_unstamped();
+                phase_ = Phase::starting;
+            } else if (starts) {
+                add_start(gap_s);
+            } else if (phase_ == Phase::running) {
+                add_running_gap(gap_s, work);
+            } else {
+                all_.account.add_gap(phase_, gap_s);
+                if (phase_ == Phase::starting) starting_s_ += gap_s;
+                forget_unstamped();
+            }
+        }
+        if (starts || !log_.last) phase_ = Phase::starting;
+    }
+
+    double advance_to(double stamp_s) {
+        const double passed_s = all_.clock.advance_to(stamp_s);
+        missing_s_ += passed_s;
+        return passed_s;
+    }
+
+    void forget_unstamped() {
+        evaluated_ = false;
+        all_.clock.unstamped_save_s = 0;
+    }
+
+    void add_start(double gap_s) {
+        starting_s_ = 0;
+        evaluated_ = false;
+        const double save_s = std::min(gap_s, all_.clock.unstamped_save_s);
+        add_running_gap(save_s, {});
+        all_.account.add_gap(Phase::stopped, gap_s - save_s);
+    }
+
+    void add_unseen_start(double gap_s) {
+        ++log_.stops.n_unseen_starts;
+        const double mean_s =
+            all_.n_timed_starts > 0 ? all_.timed_starts_s / as_double(all_.n_timed_starts) : 0;
+        const double restart_s = std::min(gap_s, mean_s);
+        all_.account.add_gap(Phase::starting, restart_s);
+        all_.account.add_gap(Phase::stopped, gap_s - restart_s);
+    }
+
+    void add_running_gap(double gap_s, const Work& work) {
+        all_.account.add_gap(Phase::running, gap_s);
+        running_s_ += gap_s;
+        const double left_s = std::max(0.0, gap_s);
+        const double save_s = work.save_s + std::min(all_.clock.unstamped_save_s, left_s);
+        all_.account.add_save(save_s);
+        if (evaluated_)
+            all_.account.add_evaluation(work.evaluation_s.value_or(std::max(0.0, left_s - save_s)));
+        forget_unstamped();
+    }
+
+    void add_unlogged(i64 iteration) {
+        const i64 n = iteration - *at_;
+        if (n <= 0) return;
+        const i64 from = std::exchange(at_, iteration).value();
+        if (!log_.last) {
+            early_ += n;
+            return;
+        }
+        double seconds = log_.last->step_s * as_double(n);
+        log_.rates.add(*log_.last, n, true, &*log_.last);
+        if (all_.clock.now()) {
+            seconds = std::clamp(running_s_, 0.0, seconds);
+            all_.account.add_gap(Phase::running, -seconds);
+            running_s_ -= seconds;
+            missing_s_ -= seconds;
+        }
+        all_.account.add_steps(from + 1, iteration, seconds / as_double(n), 0, 0);
+        reached_ = std::max(reached_, iteration);
+        unlogged_ = true;
+    }
+
+    bool begins_run_unseen(const TimedIteration& end) const {
+        const std::optional<double>& now = all_.clock.now();
+        if (!new_log_ || !end.unix_time_s || !now) return false;
+        const double step_s =
+            end.line.step_s * as_double(end.line.iteration - log_.last->iteration);
+        return missing_s_ + *end.unix_time_s - *now - step_s >= least_gap_s_;
+    }
+
+    bool begins_run(const TimedIteration& end) const {
+        return !log_.last || end.line.iteration <= log_.last->iteration || restarts_ || unlogged_ ||
+               begins_run_unseen(end);
+    }
+
+    i64 iteration_before(const LoggedIteration& line, bool first_of_run) const {
+        if (!first_of_run) return log_.last->iteration;
+        if (loaded_ && *loaded_ < line.iteration) return *loaded_;
+        if (log_.last && log_.last->iteration < line.iteration)
+            return reached_ < line.iteration ? reached_ : log_.last->iteration;
+        return std::max<i64>(0, line.iteration - log_.interval);
+    }
+
+    void pass_steps(const TimedIteration& end, double step_s, bool first_of_run) {
+        if (!end.unix_time_s) {
+            all_.clock.add(step_s);
+            return;
+        }
+        const bool is_first = !all_.clock.now();
+        const double passed_s = advance_to(*end.unix_time_s);
+        if (!is_first) {
+            missing_s_ -= step_s;
+            add_gap_before_steps(passed_s - step_s, first_of_run, end.is_first_stamp);
+        }
+        forget_unstamped();
+    }
+
+    void add_gap_before_steps(double gap_s, bool first_of_run, bool is_first_stamp) {
+        if (phase_ == Phase::running && !first_of_run) {
+            add_running_gap(gap_s, {});
+        } else if (is_first_stamp && gap_s >= least_gap_s_) {
+            add_unseen_start(gap_s);
+        } else {
+            const bool unseen_restart = phase_ == Phase::running;
+            all_.account.add_gap(unseen_restart ? Phase::starting : phase_, gap_s);
+            if (phase_ != Phase::starting || n_starts_ == 0) return;
+            ++all_.n_timed_starts;
+            all_.timed_starts_s += starting_s_ + gap_s;
+        }
+    }
+
+    void count_restarts(bool first_of_run, bool is_stamped) {
+        LogStops& stops = log_.stops;
+        stops.n_restarts += log_.last ? n_starts_ : std::max<i64>(0, n_starts_ - 1);
+        if (!log_.last) return;
+        if (first_of_run && (!all_.has_starts || starts_unseen())) ++stops.n_restarts;
+        const bool is_clear = is_stamped && all_.clock.has_two_stamps();
+        if (new_log_ && !first_of_run && !is_clear) ++stops.n_unclear_logs;
+    }
+
+    void add_stop(bool first_of_run, i64 before) {
+        LogStop stop{
+            .restarted = first_of_run && (n_starts_ > 0 || !all_.has_starts || starts_unseen()),
+            .last_iteration = log_.last->iteration,
+            .last_computed = reached_,
+            .resumed_after = before,
+            .unix_time_s = all_.clock.now()};
+        if (all_.clock.has_two_stamps()) stop.missing_s = std::max(0.0, missing_s_);
+        LogStops& stops = log_.stops;
+        if (first_of_run) {
+            stop.repeated_s =
+                all_.account.discard_after(before, stop.repeated(), log_.last->step_s);
+            stops.repeated_iterations += stop.repeated();
+            stops.repeated_s += stop.repeated_s;
+        } else if (missing_s_ < least_gap_s_) {
+            return;
+        }
+        ++stops.n_stops;
+        stops.newest.push_back(stop);
+        if (stops.newest.size() > LogStops::max_stops) stops.newest.pop_front();
+    }
     bool starts_unseen() const { return new_log_ && n_starts_ == 0; }
 
     LogTotals& all_;
+    LogSummary& log_;
     double least_gap_s_;
     Phase phase_ = Phase::running;
     bool new_log_ = false;   // a log has begun
@@ -116,256 +326,6 @@ class Segment {
     double missing_s_ = 0, running_s_ = 0, starting_s_ = 0;
 };
 
-void Segment::on(const ClockEvent&, const TimedEvent& e) {
-    pass_time(e, false, {});
-}
-
-void Segment::on(const StartEvent& event, const TimedEvent& e) {
-    if (!all_.last && !at_) at_ = 0;
-    restarts_ = all_.has_starts = true;
-    ++n_starts_;
-    if (event.n_nodes > 0) all_.n_nodes = event.n_nodes;
-    if (!e.unix_time_s) {
-        pass_time(e, true, {});
-        return;
-    }
-    TimedEvent start = e;
-    *start.unix_time_s -= event.elapsed_s;
-    pass_time(start, true, {});
-    pass_time({ClockEvent{}, e.unix_time_s}, false, {});
-}
-
-void Segment::on(const LoadEvent& event, const TimedEvent& e) {
-    // The checkpoint was saved between two logged iterations. More iterations than that show that a
-    // part of the log is missing.
-    if (at_ && event.iteration - *at_ < all_.interval) add_unlogged(event.iteration);
-    restarts_ = true;
-    loaded_ = at_ = event.iteration;
-    pass_time(e, phase_ == Phase::running && all_.last, {});
-}
-
-void Segment::on(const StopEvent& event, const TimedEvent& e) {
-    pass_time(e, false, {});
-    phase_ = Phase::stopped;
-    if (event.last_iteration && at_ && (restarts_ || !new_log_))
-        add_unlogged(*event.last_iteration);
-}
-
-// A save or an evaluation after a stop line (Megatron's "[after training is done]") means that the
-// program still runs.
-void Segment::on(const EvaluationEvent& event, const TimedEvent& e) {
-    if (phase_ == Phase::stopped) phase_ = Phase::running;
-    evaluated_ = true;
-    if (e.unix_time_s) pass_time(e, false, {.evaluation_s = event.busy_s});
-}
-
-void Segment::on(const SaveEvent& event, const TimedEvent& e) {
-    if (phase_ == Phase::stopped) phase_ = Phase::running;
-    const double save_s = event.busy_s.value_or(0);
-    if (!e.unix_time_s) all_.clock.unstamped_save_s += save_s;
-    pass_time(e, false, {.save_s = save_s});
-}
-
-// Adds the time before an event to the account. The time before a start counts as waiting, also
-// when no line states the end of the earlier program.
-void Segment::pass_time(const TimedEvent& e, bool starts, const Work& work) {
-    if (e.unix_time_s) {
-        const double gap_s = advance_to(*e.unix_time_s);
-        if (e.is_first_stamp && !is_start(e) && gap_s >= least_gap_s_) {
-            add_unseen_start(gap_s);
-            forget_unstamped();
-            phase_ = Phase::starting;
-        } else if (starts) {
-            add_start(gap_s);
-        } else if (phase_ == Phase::running) {
-            add_running_gap(gap_s, work);
-        } else {
-            all_.account.add_gap(phase_, gap_s);
-            if (phase_ == Phase::starting) starting_s_ += gap_s;
-            forget_unstamped();
-        }
-    }
-    if (starts || !all_.last) phase_ = Phase::starting;
-}
-
-double Segment::advance_to(double stamp_s) {
-    const double passed_s = all_.clock.advance_to(stamp_s);
-    missing_s_ += passed_s;
-    return passed_s;
-}
-
-void Segment::forget_unstamped() {
-    evaluated_ = false;
-    all_.clock.unstamped_save_s = 0;
-}
-
-// Adds the time before the start of a program.
-void Segment::add_start(double gap_s) {
-    starting_s_ = 0;
-    evaluated_ = false;
-    const double save_s = std::min(gap_s, all_.clock.unstamped_save_s);
-    add_running_gap(save_s, {});
-    all_.account.add_gap(Phase::stopped, gap_s - save_s);
-}
-
-// Adds the pause before the first time stamp of a log that does not state when its program started.
-void Segment::add_unseen_start(double gap_s) {
-    ++all_.stops.n_unseen_starts;
-    const double mean_s =
-        all_.n_timed_starts > 0 ? all_.timed_starts_s / as_double(all_.n_timed_starts) : 0;
-    const double restart_s = std::min(gap_s, mean_s);
-    all_.account.add_gap(Phase::starting, restart_s);
-    all_.account.add_gap(Phase::stopped, gap_s - restart_s);
-}
-
-// Adds the time before a time stamp, in which the program ran. Counts the saves since the previous
-// stamp first. An evaluation whose line does not state its time gets the rest.
-void Segment::add_running_gap(double gap_s, const Work& work) {
-    all_.account.add_gap(Phase::running, gap_s);
-    running_s_ += gap_s;
-    const double left_s = std::max(0.0, gap_s);
-    const double save_s = work.save_s + std::min(all_.clock.unstamped_save_s, left_s);
-    all_.account.add_save(save_s);
-    if (evaluated_)
-        all_.account.add_evaluation(work.evaluation_s.value_or(std::max(0.0, left_s - save_s)));
-    forget_unstamped();
-}
-
-// Adds the iterations from at_ to `iteration`, which no line logs. Each took the step time of the
-// last line, but all of them no longer than the program ran after that line.
-void Segment::add_unlogged(i64 iteration) {
-    const i64 n = iteration - *at_;
-    if (n <= 0) return;
-    const i64 from = std::exchange(at_, iteration).value();
-    if (!all_.last) {
-        early_ += n;
-        return;
-    }
-    double seconds = all_.last->step_s * as_double(n);
-    all_.rates.add(*all_.last, n, true, &*all_.last);
-    if (all_.clock.now()) {
-        seconds = std::clamp(running_s_, 0.0, seconds);
-        all_.account.add_gap(Phase::running, -seconds);
-        running_s_ -= seconds;
-        missing_s_ -= seconds;
-    }
-    all_.account.add_steps(from + 1, iteration, seconds / as_double(n), 0, 0);
-    reached_ = std::max(reached_, iteration);
-    unlogged_ = true;
-}
-
-// Returns whether a program started before the iteration although no line states the start. This is
-// assumed when a new log begins after a time of at least least_gap_s without iterations. Without
-// such a gap, the log may be the next part of a rotated log.
-bool Segment::begins_run_unseen(const TimedIteration& end) const {
-    const std::optional<double>& now = all_.clock.now();
-    if (!new_log_ || !end.unix_time_s || !now) return false;
-    const double step_s = end.line.step_s * as_double(end.line.iteration - all_.last->iteration);
-    return missing_s_ + *end.unix_time_s - *now - step_s >= least_gap_s_;
-}
-
-bool Segment::begins_run(const TimedIteration& end) const {
-    return !all_.last || end.line.iteration <= all_.last->iteration || restarts_ || unlogged_ ||
-           begins_run_unseen(end);
-}
-
-// Returns the iteration after which the run computed the iterations that `line` reports.
-i64 Segment::iteration_before(const LoggedIteration& line, bool first_of_run) const {
-    if (!first_of_run) return all_.last->iteration;
-    if (loaded_ && *loaded_ < line.iteration) return *loaded_;
-    if (all_.last && all_.last->iteration < line.iteration)
-        return reached_ < line.iteration ? reached_ : all_.last->iteration;
-    return std::max<i64>(0, line.iteration - all_.interval);
-}
-
-void Segment::end(const TimedIteration& end, const LogReader::Observer& observer) {
-    LoggedIteration line = end.line;
-    const LoggedIteration* const last = all_.last ? &*all_.last : nullptr;
-    if (!line.global_batch && last) line.global_batch = last->global_batch;  // truncated line
-    const bool first_of_run = begins_run(end);
-    const i64 before = iteration_before(line, first_of_run);
-    const i64 n = line.iteration - before;
-    if (!first_of_run) all_.interval = n;
-    pass_steps(end, line.step_s * as_double(n), first_of_run);
-    count_restarts(first_of_run, end.unix_time_s.has_value());
-    if (last) add_stop(first_of_run, before);
-    all_.missing_s += missing_s_;
-    all_.account.add_steps(before + 1, line.iteration, line.step_s, line.skipped, line.nan);
-    if (early_ > 0) all_.rates.add(line, early_, true, last);
-    all_.rates.add(line, n, first_of_run, last);
-    if (observer) observer(line, before, first_of_run);
-    all_.last = line;
-}
-
-void Segment::end_of_log() {
-    all_.missing_s += missing_s_;
-    all_.stops.n_restarts += all_.last ? n_starts_ : std::max<i64>(0, n_starts_ - 1);
-}
-
-// Adds the time to the end of the steps of the iteration's line. The program makes the time stamp
-// of a line after the steps of the line, so the time of these steps is not missing.
-void Segment::pass_steps(const TimedIteration& end, double step_s, bool first_of_run) {
-    if (!end.unix_time_s) {
-        all_.clock.add(step_s);
-        return;
-    }
-    const bool is_first = !all_.clock.now();
-    const double passed_s = advance_to(*end.unix_time_s);
-    if (!is_first) {
-        missing_s_ -= step_s;
-        add_gap_before_steps(passed_s - step_s, first_of_run, end.is_first_stamp);
-    }
-    forget_unstamped();
-}
-
-void Segment::add_gap_before_steps(double gap_s, bool first_of_run, bool is_first_stamp) {
-    if (phase_ == Phase::running && !first_of_run) {
-        add_running_gap(gap_s, {});
-    } else if (is_first_stamp && gap_s >= least_gap_s_) {
-        add_unseen_start(gap_s);
-    } else {
-        const bool unseen_restart = phase_ == Phase::running;
-        all_.account.add_gap(unseen_restart ? Phase::starting : phase_, gap_s);
-        if (phase_ != Phase::starting || n_starts_ == 0) return;
-        ++all_.n_timed_starts;
-        all_.timed_starts_s += starting_s_ + gap_s;
-    }
-}
-
-// The first start does not count, because it is not a restart.
-void Segment::count_restarts(bool first_of_run, bool is_stamped) {
-    LogStops& stops = all_.stops;
-    stops.n_restarts += all_.last ? n_starts_ : std::max<i64>(0, n_starts_ - 1);
-    if (!all_.last) return;
-    if (first_of_run && (!all_.has_starts || starts_unseen())) ++stops.n_restarts;
-    const bool is_clear = is_stamped && all_.clock.has_two_stamps();
-    if (new_log_ && !first_of_run && !is_clear) ++stops.n_unclear_logs;
-}
-
-// Adds the stop, if there was one, between the previous line and the iteration, whose steps begin
-// after `before`. `first_of_run`: a restart, or a rollback within the run, has discarded the
-// iterations that were logged after iteration `before`.
-void Segment::add_stop(bool first_of_run, i64 before) {
-    LogStop stop{
-        .restarted = first_of_run && (n_starts_ > 0 || !all_.has_starts || starts_unseen()),
-        .last_iteration = all_.last->iteration,
-        .last_computed = reached_,
-        .resumed_after = before,
-        .unix_time_s = all_.clock.now()};
-    if (all_.clock.has_two_stamps()) stop.missing_s = std::max(0.0, missing_s_);
-    LogStops& stops = all_.stops;
-    if (first_of_run) {
-        stop.repeated_s = all_.account.discard_after(before, stop.repeated(), all_.last->step_s);
-        stops.repeated_iterations += stop.repeated();
-        stops.repeated_s += stop.repeated_s;
-    } else if (missing_s_ < least_gap_s_) {
-        return;
-    }
-    ++stops.n_stops;
-    stops.newest.push_back(stop);
-    if (stops.newest.size() > LogStops::max_stops) stops.newest.pop_front();
-}
-
 // Sums the segment of `events` and `end`.
 void add_segment(LogTotals& totals, double least_gap_s, const std::vector<TimedEvent>& events,
                  const TimedIteration& end, const LogReader::Observer& observer) {
@@ -383,28 +343,32 @@ void LogReader::begin_log(const std::optional<FirstIteration>& first) {
 }
 
 void LogReader::add(std::string_view text) {
-    ++lines_.lines;
+    ++totals_.log.lines.lines;
     const LogLine line = parse_log_line(text);
     if (overlap_ && skips(line, text)) {
-        ++lines_.overlapping;
+        ++totals_.log.lines.overlapping;
         return;
     }
-    lines_.invalid += line.n_invalid;
+    totals_.log.lines.invalid += line.n_invalid;
     if (const LoggedIteration* iteration = line.iteration()) {
         add_iteration(*iteration, line.unix_time_s);
     } else if (const LogEvent* event = line.event()) {
-        const bool is_first = line.unix_time_s && !std::exchange(is_stamped_, true);
-        events_.push_back({*event, line.unix_time_s, is_first});
-        if (line.unix_time_s) newest_s_ = std::max(*line.unix_time_s, newest_s_.value_or(0));
+        events_.push_back({*event, line.unix_time_s, is_first_stamp(line.unix_time_s)});
     } else if (const auto* ramp = std::get_if<LoggedRamp>(&line.content)) {
-        ramp_ = *ramp;
+        totals_.log.ramp = *ramp;
     }
+}
+
+// Returns whether this is the first time stamp of the log.
+bool LogReader::is_first_stamp(std::optional<double> unix_time_s) {
+    newest_s_ = std::max(newest_s_, unix_time_s);
+    return unix_time_s && !std::exchange(is_stamped_, true);
 }
 
 // Returns the newest logged iteration; nullptr when there is none.
 const LoggedIteration* LogReader::latest() const {
     if (first_) return &first_->line;
-    return totals_.last ? &*totals_.last : nullptr;
+    return totals_.log.last ? &*totals_.log.last : nullptr;
 }
 
 // Returns whether another rank has logged the iteration of `line`. Such a line has the number of
@@ -418,23 +382,21 @@ bool LogReader::is_repeated(const LoggedIteration& line) const {
 
 void LogReader::add_iteration(const LoggedIteration& line, std::optional<double> unix_time_s) {
     constexpr size_t max_digests = 64;
-    ++lines_.logged;
+    ++totals_.log.lines.logged;
     if (is_repeated(line)) {
-        ++lines_.repeated;
+        ++totals_.log.lines.repeated;
         return;
     }
     digests_.push_back(line.digest);
     if (digests_.size() > max_digests) digests_.pop_front();
-    const bool is_first_stamp = unix_time_s && !std::exchange(is_stamped_, true);
-    if (unix_time_s) newest_s_ = std::max(*unix_time_s, newest_s_.value_or(0));
-    const TimedIteration iteration{line, unix_time_s, is_first_stamp};
+    const TimedIteration iteration{line, unix_time_s, is_first_stamp(unix_time_s)};
     if (!latest() && !std::ranges::any_of(events_, is_load)) {
         first_ = iteration;
         before_first_ = std::exchange(events_, {});
         return;
     }
     if (first_ && !restarts(events_) && line.iteration > first_->line.iteration)
-        totals_.interval = line.iteration - first_->line.iteration;
+        totals_.log.interval = line.iteration - first_->line.iteration;
     finish();
     add_segment(totals_, settings_.least_gap_s, events_, iteration, observer_);
     events_.clear();
@@ -478,17 +440,12 @@ LogSummary LogReader::summary() const {
     Segment rest(all, settings_.least_gap_s);
     for (const TimedEvent& e : events_) rest.add(e);
     rest.end_of_log();
-    return {.lines = lines_,
-            .last = all.last,
-            .ramp = ramp_,
-            .rates = all.rates,
-            .stops = std::move(all.stops),
-            .time_use = all.account.use(),
-            .interval = all.interval,
-            .n_nodes = all.n_nodes,
-            .wall_s = all.clock.wall_s(),
-            .missing_s = std::max(0.0, all.missing_s),
-            .last_time_s = all.clock.now()};
+    LogSummary log = std::move(all.log);
+    log.time_use = all.account.use();
+    log.wall_s = all.clock.wall_s();
+    log.missing_s = std::max(0.0, log.missing_s);
+    log.last_time_s = all.clock.now();
+    return log;
 }
 
 }  // namespace lm::metrics

@@ -15,7 +15,6 @@
 #include <deque>
 #include <functional>
 #include <optional>
-#include <span>
 #include <string_view>
 #include <vector>
 
@@ -66,6 +65,7 @@ struct LineCounts {
 };
 
 struct LogSummary {
+    explicit LogSummary(i64 window) : rates(window) {}
     LineCounts lines;
     std::optional<LoggedIteration> last;  // newest logged iteration; nullopt: the log has none
     std::optional<LoggedRamp> ramp;
@@ -123,15 +123,10 @@ struct TimedIteration {
 
 // The sums of all segments so far.
 struct LogTotals {
-    explicit LogTotals(i64 window) : rates(window) {}
-    std::optional<LoggedIteration> last;
-    i64 interval = 1, n_nodes = 0;
-    bool has_starts = false;  // the log states each start
+    LogSummary log;  // without the time
     LogClock clock;
-    LogRates rates;
     TimeAccount account;
-    LogStops stops;
-    double missing_s = 0;
+    bool has_starts = false;  // the log states each start
     // The restarts whose start the log states: their number and their time.
     i64 n_timed_starts = 0;
     double timed_starts_s = 0;
@@ -163,15 +158,14 @@ class LogReader {
     void add_iteration(const LoggedIteration& line, std::optional<double> unix_time_s);
     bool skips(const LogLine& line, std::string_view text);
     bool is_past(const LogLine& line) const;
+    bool is_first_stamp(std::optional<double> unix_time_s);
     bool is_repeated(const LoggedIteration& line) const;
     const LoggedIteration* latest() const;
 
     LogSettings settings_;
     Observer observer_;
     std::optional<LogOverlap> overlap_;
-    LineCounts lines_;
-    std::optional<LoggedRamp> ramp_;
-    LogTotals totals_{settings_.window};
+    LogTotals totals_{LogSummary(settings_.window)};
     std::vector<TimedEvent> events_;  // of the last segment
     // The first segment, which is kept until the second iteration shows how many iterations a line
     // reports.
