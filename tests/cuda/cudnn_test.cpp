@@ -37,6 +37,7 @@ std::string why_not(const CudnnProblem& problem) {
 // Returns the workspace that lm-train plans for a model with this attention.
 i64 planned_bytes(const CudnnProblem& p) {
     spec::ModelConfig config;
+    config.n_layers = 1;
     config.n_heads = p.n_heads;
     config.n_groups = p.n_groups;
     config.head_dim = p.width;
