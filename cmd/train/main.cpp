@@ -12,7 +12,7 @@
 #include "parallel/together.hpp"
 #include "train/config/run_json.hpp"
 #include "train/log/status_file.hpp"
-#include "train/loop/refused_start.hpp"
+#include "train/log/training_log.hpp"
 #include "train/start/dry_run.hpp"
 #include "train/start/gpu_environment.hpp"
 #include "train/start/open_device.hpp"

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The log of a training: Megatron's log line on stdout and in --log-file, JSON lines, TensorBoard,
-// and the final table of --benchmark.
+// The log of a training: Megatron's log line on stdout and in --log-file, JSON lines, TensorBoard.
 #pragma once
 
 #include <cstdio>
@@ -9,7 +8,6 @@
 #include "base/clock.hpp"
 #include "base/error.hpp"
 #include "ckpt/history/save.hpp"
-#include "device/op_times.hpp"
 #include "metrics/interval.hpp"
 #include "metrics/line_file.hpp"
 #include "metrics/tensorboard.hpp"
@@ -64,9 +62,9 @@ class TrainingLog {
         double tokens() const { return static_cast<double>(global_batch * seq_length); }
     };
     // Adds an iteration to the sums. `rate` is the learning rate of the next iteration, as in
-    // Megatron's log line. `timed`: op_times() has measured each operation of this iteration.
+    // Megatron's log line.
     void add(const optim::Counters& done, double rate, const BatchSize& batch,
-             const StepResult& result, double elapsed_s, bool timed = false);
+             const StepResult& result, double elapsed_s);
     // Sets the values of --log-params-norm and --log-num-zeros-in-grad for the next add().
     void set_norms(std::optional<double> params_norm, std::optional<double> num_zeros) {
         params_norm_ = params_norm;
@@ -98,21 +96,7 @@ class TrainingLog {
     const metrics::IntervalSums& unlogged() const { return interval_.sums(); }
     void restore(const metrics::IntervalSums& unlogged) { interval_.restore(unlogged); }
 
-    device::OpTimes& op_times() { return op_times_; }
-    // Prints tokens/s and FLOP/s of the iterations after the first, and a table of the operations.
-    // Tokens/s and FLOP/s do not include the timed iterations, because measuring operations takes
-    // time itself. `device`: this rank's device; if it is a GPU, its peak FLOP/s give the MFU.
-    void benchmark(Trainer& trainer, const RunConfig& config, device::Device& device) const;
-
   private:
-    // The time and the work of some iterations.
-    struct TimedWork {
-        double s = 0;
-        i64 tokens = 0, iterations = 0;
-    };
-    void print_operations() const;
-    double model_flops(const spec::ModelConfig& model) const;
-    void print_utilisation(const RunConfig& config, const std::string& device, double step_s) const;
     std::string line_of(const metrics::StepRecord& step) const;
     void log_first(const optim::Counters& done, double rate);
     void print(const std::string& lines);
@@ -136,9 +120,12 @@ class TrainingLog {
     std::optional<metrics::TensorBoard> tensorboard_;
     std::optional<double> save_s_, save_blocked_s_;  // since the last log line
     bool stdout_works_ = true;
-    device::OpTimes op_times_;
-    TimedWork measured_, timed_;
-    i64 iterations_ = 0;
+    bool has_iteration_ = false;
 };
+
+// Appends the error of a start to --log-file, and to --log-json as an event "error". Call it for
+// errors before run(), which writes its own errors to the logs. Does not throw. A file that cannot
+// be written is skipped.
+void log_refused_start(const config::LoggingFlags& logging, const Error& error) noexcept;
 
 }  // namespace lm::train

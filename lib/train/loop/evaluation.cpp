@@ -53,7 +53,7 @@ bool Evaluation::evaluate(const std::vector<data::NamedSource>& sets, i64 first_
         data::Loader loader(*set.source, config_.batch_options(), first_sample,
                             config_.trainer.parallel.dp, trainer_.grid().at.dp);
         LoaderBatches batches(loader);
-        const std::optional<double> loss = mean_loss(batches);
+        const std::optional<double> loss = mean_loss(batches, done);
         if (!loss) return false;
         log_.validation(set.name, when, done, *loss, config_.validation_samples(),
                         watch.elapsed_s());
@@ -62,8 +62,8 @@ bool Evaluation::evaluate(const std::vector<data::NamedSource>& sets, i64 first_
 }
 
 // Returns whether any rank has to stop. Sets batch_s_ to the longest time of all ranks. Collective.
-bool Evaluation::stop_is_requested() {
-    std::array<double, 2> numbers{must_stop_() ? 1.0 : 0.0, batch_s_};
+bool Evaluation::stop_is_requested(const optim::Counters& done) {
+    std::array<double, 2> numbers{stops_.must_end_evaluation(done) ? 1.0 : 0.0, batch_s_};
     world_.all_reduce({numbers.data(), DType::fp64, {2}}, comm::Reduction::max);
     batch_s_ = numbers[1];
     return numbers[0] != 0;
@@ -71,17 +71,17 @@ bool Evaluation::stop_is_requested() {
 
 // Returns the mean loss over --eval-iters global batches, or nullopt when the run has to stop.
 // Collective.
-std::optional<double> Evaluation::mean_loss(BatchSource& batches) {
+std::optional<double> Evaluation::mean_loss(BatchSource& batches, const optim::Counters& done) {
     const i64 n_micro_batches = config_.trainer.micro_batches_of(config_.validation_batch());
     const i64 n_batches = config_.validation.iters;
     const double first_s = micro_batch_s_ * static_cast<double>(n_micro_batches);
     double sum = 0;
     for (i64 i = 0; i < n_batches; ++i) {
-        if (stop_is_requested()) return std::nullopt;
+        if (stop_is_requested(done)) return std::nullopt;
         const Stopwatch watch;
-        step_stop_.begin_iteration(batch_s_ > 0 ? batch_s_ : first_s, n_micro_batches);
-        const std::optional<double> loss =
-            trainer_.evaluate(batches, n_micro_batches, [this] { return step_stop_.ends_step(); });
+        stops_.step().begin_iteration(batch_s_ > 0 ? batch_s_ : first_s, n_micro_batches);
+        const std::optional<double> loss = trainer_.evaluate(
+            batches, n_micro_batches, [this] { return stops_.step().ends_step(); });
         if (!loss) return std::nullopt;
         sum += *loss;
         batch_s_ = watch.elapsed_s();

@@ -3,7 +3,6 @@
 // over the test sets at the end of the training.
 #pragma once
 
-#include <functional>
 #include <optional>
 #include <string>
 #include <vector>
@@ -13,32 +12,28 @@
 #include "data/sampling/loader.hpp"
 #include "train/config/run_config.hpp"
 #include "train/log/training_log.hpp"
-#include "train/loop/step_stop.hpp"
+#include "train/loop/stops.hpp"
 #include "train/step/trainer.hpp"
 
 namespace lm::train {
 
 class Evaluation {
   public:
-    // All references outlive this object. must_stop() returns whether this rank has a reason to end
-    // an evaluation. `step_stop` ends an evaluation between two micro-batches.
-    Evaluation(const RunConfig& config, const data::DataSets& data, comm::Group& world,
-               Trainer& trainer, TrainingLog& log, std::function<bool()> must_stop,
-               StepStop& step_stop)
-        : config_(config),
-          data_(data),
-          world_(world),
-          trainer_(trainer),
-          log_(log),
-          must_stop_(std::move(must_stop)),
-          step_stop_(step_stop) {}
+    // `stops` outlives this object.
+    Evaluation(const LoopParts& parts, Stops& stops)
+        : config_(parts.config),
+          data_(parts.data),
+          world_(parts.world),
+          trainer_(parts.trainer),
+          log_(parts.log),
+          stops_(stops) {}
 
     // Sets the expected time of a micro-batch, equal on all ranks; 0: unknown. The evaluation uses
     // this time until it has measured a batch.
     void expect_micro_batch_s(double s) { micro_batch_s_ = s; }
     // Log the loss of each validation or test set. Return true when all sets were evaluated. When
-    // must_stop() of any rank returns true or `step_stop` ends a batch, the remaining sets are
-    // skipped, and the result is false on all ranks. Collective.
+    // any rank has a reason to stop, the remaining sets are skipped, and the result is false on all
+    // ranks. Collective.
     bool validate(const optim::Counters& done);
     bool test(const optim::Counters& done);
     // Adds the time of a validation, `elapsed_s`. Rank 0 prints a note, once, when `run_s`, the
@@ -48,8 +43,8 @@ class Evaluation {
   private:
     bool evaluate(const std::vector<data::NamedSource>& sets, i64 first_sample,
                   const optim::Counters& done, const std::string& when);
-    std::optional<double> mean_loss(BatchSource& batches);
-    bool stop_is_requested();
+    std::optional<double> mean_loss(BatchSource& batches, const optim::Counters& done);
+    bool stop_is_requested(const optim::Counters& done);
     i64 first_sample(i64 earlier) const;  // `earlier`: the number of earlier validations
 
     const RunConfig& config_;
@@ -57,8 +52,7 @@ class Evaluation {
     comm::Group& world_;
     Trainer& trainer_;
     TrainingLog& log_;
-    std::function<bool()> must_stop_;
-    StepStop& step_stop_;
+    Stops& stops_;
     double batch_s_ = 0;  // time of the last global batch, the longest of all ranks; 0: unknown
     double micro_batch_s_ = 0;
     double sum_s_ = 0;  // time of all validations

@@ -4,68 +4,69 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <filesystem>
 #include <utility>
 
 #include "base/error.hpp"
 #include "base/log.hpp"
-#include "base/units.hpp"
 #include "cli/signals.hpp"
-#include "device/op_times.hpp"
-#include "io/file.hpp"
-#include "train/loop/loop_setup.hpp"
-#include "train/loop/shared_state.hpp"
 #include "train/resume/pending_evaluation.hpp"
 #include "train/step/training_memory.hpp"
 
 namespace lm::train {
+namespace {
 
-TrainingLoop::TrainingLoop(const LoopParts& parts, const Progress& start)
-    : config_(parts.config),
-      data_identities_(parts.data_identities),
-      world_(parts.world),
-      recorder_(parts.recorder),
-      device_(parts.device),
+// Returns the rules of the loop. The end of the job is not a rule, because it can change during the
+// run (LoopState::job_end_unix_s).
+LoopRules rules_of(const RunConfig& config, const data::DataSets& data) {
+    const config::StoppingFlags& stopping = config.stopping;
+    const bool benchmark = config.action.benchmark;
+    const bool evaluates = config.validation.iters > 0 && !benchmark;
+    LoopRules rules{.log_interval = config.logging.interval,
+                    .eval_interval = config.validation.interval,
+                    .evaluates = evaluates && !data.valid.empty(),
+                    .tests = evaluates && !data.test.empty(),
+                    .saves = !config.checkpoints.save.empty() && !benchmark,
+                    .saved = config.saves.ranges,
+                    .local_save_interval = config.checkpoints.local_save_interval,
+                    .exit_interval = stopping.exit_interval,
+                    .exit_iteration = stopping.exit_iteration,
+                    .exit_samples = stopping.exit_samples,
+                    .skip = config.skipped};
+    const spec::ParallelConfig& parallel = config.trainer.parallel;
+    const i64 n_ranks = parallel.n_ranks();
+    if (config.rank_checks.check_replicas > 0 && n_ranks > 1) {
+        rules.check_replicas = config.rank_checks.check_replicas;
+    }
+    if (stopping.exit_duration_min) rules.exit_duration_s = *stopping.exit_duration_min * 60.0;
+    rules.before_job_end_s = config.saves.before_limit_s;
+    return rules;
+}
+
+}  // namespace
+
+TrainingLoop::TrainingLoop(const LoopParts& parts, const Progress& start, bool evaluation_pending,
+                           RefusedIterations refused)
+    : parts_(parts),
+      config_(parts.config),
       trainer_(parts.trainer),
-      loader_(parts.loader),
-      log_(parts.log),
-      status_(parts.status),
-      energy_(parts.energy),
-      dump_requested_(parts.dump_requested),
-      job_end_(parts.job_end),
       rules_(rules_of(parts.config, parts.data)),
       progress_(start),
-      evaluation_pending_(parts.evaluation_pending),
-      n_timed_(timed_iterations(parts.config, start.done)),
+      evaluation_pending_(evaluation_pending),
       batches_(parts.loader),
-      pace_(parts.config, start.done, parts.world.rank() == 0),
-      step_stop_(parts.config, parts.world),
-      evaluation_(
-          parts.config, parts.data, parts.world, parts.trainer, parts.log,
-          [this] { return must_stop(); }, step_stop_),
+      stops_(parts, rules_),
+      iterations_(parts, start.done),
+      evaluation_(parts, stops_),
+      saves_(parts, rules_),
       guard_(parts.config, parts.data, parts.world, parts.trainer, parts.log,
-             [this] { return newest_step(); }),
-      refused_(parts.refused),
-      comparison_(parts.world),
-      saver_({.config = parts.config,
-              .world = parts.world,
-              .recorder = parts.recorder,
-              .trainer = parts.trainer,
-              .log = parts.log}),
-      estimates_(first_save_s(parts.config), forward_passes(parts.config, parts.data),
-                 evaluation_tokens(parts.config)),
-      since_start_(parts.since_start) {
+             [this] { return saves_.newest_step(progress_); }),
+      refused_(std::move(refused)) {
     guard_.restore(start.guard);
 }
 
 void TrainingLoop::prepare_saves() {
     const optim::Counters& done = progress_.done;
-    if (done.iteration > 0) status_.resumed(done.iteration, done.samples);
-    if (!rules_.saves) return;
-    saver_.prepare(progress_.loaded);
-    status_.planned(coming_saves(config_, progress_.done.iteration));
-    status_.claimed(saver_.generation().run_id, saver_.generation().number);
-    log_.claimed(saver_.generation().run_id, saver_.generation().number);
+    if (done.iteration > 0) parts_.status.resumed(done.iteration, done.samples);
+    saves_.prepare(progress_);
 }
 
 Exit TrainingLoop::run() {
@@ -74,7 +75,7 @@ Exit TrainingLoop::run() {
     } catch (const JointError& error) {
         // Commits a pending save, because the communication still works, and the save has the state
         // from before the error.
-        if (error.code() == Exit::self_stopped) saver_.finish();
+        if (error.code() == Exit::self_stopped) saves_.saver().finish();
         throw;
     }
 }
@@ -107,19 +108,17 @@ Exit TrainingLoop::run_to_stop() {
             roll_back();
             continue;
         }
-        recorder_.enter("log");
-        if (dump_requested_.exchange(false)) dump();
+        parts_.recorder.enter("log");
+        iterations_.dump_if_requested(progress_.done);
         const LoopState now = loop_state();
         commit_if_written(now);
         stop = should_stop(rules_, now);
-        if (should_log(rules_, now)) {
-            log_.log(progress_.done, next_rates().lr);
-            compare_ranks();
-        }
+        if (should_log(rules_, now))
+            iterations_.log(progress_.done, next_rates().lr, run_iterations_);
         report_status(should_log(rules_, now));
         if (should_check_replicas(rules_, now)) check_replicas();
         if (should_save(rules_, now)) save(stop);
-        if (should_save_locally(rules_, now)) save_locally();
+        if (should_save_locally(rules_, now)) saves_.save_locally(progress_);
         const bool validates = should_evaluate(rules_, now);
         evaluation_pending_ = !validates && evaluation_due(rules_, now);
         if (!evaluate(validates, should_test(rules_, now))) stop = stop_in_evaluation();
@@ -130,40 +129,27 @@ Exit TrainingLoop::run_to_stop() {
 // Runs the next iteration and logs it. The training progress does not change when the verdict is
 // stop, roll_back or ended.
 StepGuard::Verdict TrainingLoop::iterate() {
-    const bool timed = run_iterations_ >= 1 && run_iterations_ <= n_timed_;
-    trainer_.measure(timed ? &log_.op_times() : nullptr);
     const Stopwatch watch;
-    recorder_.step(progress_.done.iteration + 1);
     const TrainingLog::BatchSize batch = next_batch_size();
+    iterations_.begin(progress_.done, batch, run_iterations_);
     trainer_.set_seq_length(batch.seq_length);
     batches_.set_seq_length(batch.seq_length);
     StepResult result;
     const StepGuard::Verdict verdict = step(batch, result);
-    if (run_iterations_ == 0 && config_.trainer.cuda && is_rank0()) {
-        note("{}", gpu_memory(config_.trainer, trainer_.grid().at, device_).str());
+    if (run_iterations_ == 0 && config_.trainer.cuda && parts_.is_rank0()) {
+        note("{}", gpu_memory(config_.trainer, trainer_.grid().at, parts_.device).str());
     }
     using Verdict = StepGuard::Verdict;
     if (verdict == Verdict::stop || verdict == Verdict::roll_back || verdict == Verdict::ended)
         return verdict;
     const i64 iteration = progress_.done.iteration + 1;
     if (verdict == Verdict::skip) refused_.add(guard_.refused(iteration, iteration, false));
+    const i64 earlier = run_iterations_;
     advance(verdict == Verdict::update || verdict == Verdict::skip);
     step_s_ = watch.elapsed_s();
-    estimates_.add_step(step_s_, batch.tokens());
-    pace_.end_iteration(step_s_);
-    // The first iteration includes warm-up, so its times are dropped.
-    if (run_iterations_ == 1) {
-        trainer_.phases().consume();
-        compared_ = 1;
-    }
-    if (verdict == Verdict::skip) {
-        log_.skipped(progress_.done, next_rates().lr, batch, result.finite);
-        return verdict;
-    }
-    const config::LoggingFlags& logging = config_.logging;
-    log_.set_norms(logging.params_norm ? std::optional(trainer_.params_norm()) : std::nullopt,
-                   logging.num_zeros ? std::optional(trainer_.num_zeros()) : std::nullopt);
-    log_.add(progress_.done, next_rates().lr, batch, result, step_s_, timed);
+    stops_.estimates().add_step(step_s_, batch.tokens());
+    iterations_.end(progress_.done, batch, result, earlier, next_rates().lr, step_s_,
+                    verdict == Verdict::skip);
     return verdict;
 }
 
@@ -173,15 +159,14 @@ StepGuard::Verdict TrainingLoop::step(const TrainingLog::BatchSize& batch, StepR
     const i64 iteration = progress_.done.iteration + 1;
     guard_.begin(iteration);
     const i64 n_micro_batches = config_.trainer.micro_batches_of(batch.global_batch);
-    pace_.begin_iteration(progress_.done, n_micro_batches, batch.global_batch * batch.seq_length);
-    step_stop_.begin_iteration(longest_step_s_, n_micro_batches);
+    stops_.step().begin_iteration(stops_.step_s(), n_micro_batches);
     const auto computed =
         trainer_.compute_gradients(batches_, n_micro_batches, [this] { return must_end_step(); });
     if (!computed) return StepGuard::Verdict::ended;
     result = *computed;
     const StepGuard::Verdict verdict = judge({iteration, progress_.done.samples, batch}, result);
     if (verdict != StepGuard::Verdict::update) return verdict;
-    wait_for_originals();
+    saves_.wait_for_originals();
     trainer_.update(result, next_rates());
     return verdict;
 }
@@ -191,8 +176,8 @@ bool TrainingLoop::must_end_step() {
     // Ranks wait here for slower ranks. Without this scope, the waiting would count as time of the
     // data.
     const PhaseScope phase(trainer_.phases(), StepPhase::other);
-    if (step_stop_.ends_step()) return true;
-    pace_.begin_micro_batch();
+    if (stops_.step().ends_step()) return true;
+    iterations_.begin_micro_batch();
     return false;
 }
 
@@ -201,28 +186,23 @@ StepGuard::Verdict TrainingLoop::judge(const StepGuard::Step& step, StepResult& 
     return guard_.judge(step, result);
 }
 
-// Waits until a pending save no longer reads the state that the optimizer step changes.
-void TrainingLoop::wait_for_originals() {
-    const PhaseScope phase(trainer_.phases(), StepPhase::save);
-    saver_.wait_for_originals();
-}
-
 // Loads the newest step of this run (load_newest()), and begins a branch at that step. The run then
 // skips the batches after that step, up to and including the batch that the guard refused.
 void TrainingLoop::roll_back() {
-    saver_.finish();
+    saves_.saver().finish();
     const i64 refused = progress_.done.iteration + 1;
-    const i64 newest =
-        std::max(saver_.saved_iteration(), progress_.loaded ? progress_.loaded->step.iteration : 0);
+    const i64 newest = std::max(saves_.saver().saved_iteration(),
+                                progress_.loaded ? progress_.loaded->step.iteration : 0);
     // The range is written before the load as well as after it, because the load may be
     // interrupted.
     if (newest > 0) refused_.add(guard_.refused(newest + 1, refused, true));
-    progress_ = load_newest(config_, data_identities_, progress_.done.iteration, world_, trainer_);
+    progress_ = load_newest(config_, parts_.data_identities, progress_.done.iteration, parts_.world,
+                            trainer_);
     prepare_saves();
-    log_.resumed(progress_.done);
-    log_.open_tensorboard(progress_.done);
-    loader_.seek(progress_.done.samples);
-    log_.restore(progress_.interval);
+    parts_.log.resumed(progress_.done);
+    parts_.log.open_tensorboard(progress_.done);
+    parts_.loader.seek(progress_.done.samples);
+    parts_.log.restore(progress_.interval);
     refused_.add(guard_.refused(progress_.done.iteration + 1, refused, true));
     guard_.restore(progress_.guard);
 }
@@ -262,9 +242,9 @@ bool TrainingLoop::skip() {
     if (refused != nullptr && iteration == last) guard_.skip_refused(*refused);
     const TrainingLog::BatchSize batch = next_batch_size();
     advance(rate_advances);
-    loader_.seek(progress_.done.samples);
+    parts_.loader.seek(progress_.done.samples);
     const bool finite = refused == nullptr || refused->rolled_back || refused->spike;
-    log_.skipped(progress_.done, next_rates().lr, batch, finite);
+    parts_.log.skipped(progress_.done, next_rates().lr, batch, finite);
     if (iteration == last) {
         const i64 first = by_flag != nullptr ? by_flag->first : refused->first;
         note("skipped {}, up to sample {}: {}",
@@ -279,53 +259,20 @@ bool TrainingLoop::skip() {
     return true;
 }
 
-// Returns the state of the loop, equal on all ranks. A signal to one rank, or a pending save on one
-// rank, counts for all ranks. Rank 0 reads the switch files and the clock. Collective.
 LoopState TrainingLoop::loop_state() {
-    LoopState now =
-        shared_state(world_, {.done = progress_.done,
-                              .run_iterations = run_iterations_,
-                              .elapsed_s = is_rank0() ? since_start_.elapsed_s() : 0.0,
-                              .unix_s = is_rank0() ? unix_time_s() : 0.0,
-                              .evaluation_s = estimates_.evaluation_s(),
-                              .save_s = rules_.saves ? estimates_.save_s() : 0.0,
-                              .step_s = estimates_.step_s(next_batch_size().tokens()),
-                              .job_end_unix_s = is_rank0() ? job_end_.unix_s() : 0.0,
-                              .finished = config_.schedule.finished(progress_.done),
-                              .stop_signal = stop_signal_received(),
-                              .kill_switch = present_on_rank0(config_.stopping.kill_switch),
-                              .save_switch = present_on_rank0(config_.stopping.save_switch),
-                              .writing = saver_.is_writing(),
-                              .retaining = saver_.is_retaining()});
-    longest_step_s_ = now.step_s;
-    if (now.writing) now.save_s *= 2;  // the last save first waits for the pending save
-    return now;
+    return stops_.state({.done = progress_.done,
+                         .run_iterations = run_iterations_,
+                         .writing = saves_.saver().is_writing(),
+                         .retaining = saves_.saver().is_retaining()});
 }
 
 void TrainingLoop::report_status(bool logged) {
-    status_.saved(saver_.saved_iteration(), saver_.n_failures());
-    status_.iteration(progress_.done.iteration, progress_.done.samples, step_s_, logged);
-}
-
-// Prints the state of this rank. SIGUSR2 requests it.
-void TrainingLoop::dump() const {
-    note(
-        "SIGUSR2: after iteration {} of {}: {} samples, {} tokens, optimizer step {}, {} since the "
-        "start of this run",
-        progress_.done.iteration, config_.schedule.total_iterations(), progress_.done.samples,
-        progress_.done.tokens, trainer_.optimizer_step(), human_duration(since_start_.elapsed_s()));
-}
-
-// Compares the times of the ranks in the iterations since the last log line. Collective.
-void TrainingLoop::compare_ranks() {
-    const i64 steps = run_iterations_ - std::exchange(compared_, run_iterations_);
-    if (steps == 0) return;
-    const PhaseScope phase(trainer_.phases(), StepPhase::check);
-    log_.phases(progress_.done.iteration, comparison_.add(trainer_.phases().consume(), steps));
+    parts_.status.saved(saves_.saver().saved_iteration(), saves_.saver().n_failures());
+    parts_.status.iteration(progress_.done.iteration, progress_.done.samples, step_s_, logged);
 }
 
 void TrainingLoop::check_replicas() {
-    recorder_.enter("check of replicas");
+    parts_.recorder.enter("check of replicas");
     trainer_.check_replicas();
 }
 
@@ -334,16 +281,16 @@ bool TrainingLoop::evaluate(bool validates, bool tests) {
     if (!validates && !tests) return true;
     // A forward pass takes about a third of an iteration, so this expected time is enough for about
     // three validation sets.
-    status_.busy("validating", static_cast<double>(config_.validation.iters) * step_s_);
-    const bool marks = rules_.saves && is_rank0();
+    parts_.status.busy("validating", static_cast<double>(config_.validation.iters) * step_s_);
+    const bool marks = rules_.saves && parts_.is_rank0();
     if (marks) mark_pending_evaluation(config_.checkpoints.save, progress_.done.iteration);
     const Stopwatch watch;
     const i64 n_micro_batches = config_.trainer.micro_batches_of(next_batch_size().global_batch);
-    evaluation_.expect_micro_batch_s(longest_step_s_ / static_cast<double>(n_micro_batches));
+    evaluation_.expect_micro_batch_s(stops_.step_s() / static_cast<double>(n_micro_batches));
     if (validates && !evaluation_.validate(progress_.done)) return false;
     if (validates) {
-        estimates_.add_evaluation(watch.elapsed_s());
-        evaluation_.note_share(watch.elapsed_s(), since_start_.elapsed_s());
+        stops_.estimates().add_evaluation(watch.elapsed_s());
+        evaluation_.note_share(watch.elapsed_s(), parts_.since_start.elapsed_s());
     }
     if (tests && !evaluation_.test(progress_.done)) return false;
     if (marks) end_pending_evaluation(config_.checkpoints.save);
@@ -352,35 +299,70 @@ bool TrainingLoop::evaluate(bool validates, bool tests) {
 }
 
 void TrainingLoop::commit_if_written(const LoopState& now) {
-    const PhaseScope phase(trainer_.phases(), StepPhase::save);
-    saver_.commit_if_written(now.writing, now.retaining);
-    if (saver_.save_s()) estimates_.add_save(*saver_.save_s());
-}
-
-void TrainingLoop::save_locally() {
-    const PhaseScope phase(trainer_.phases(), StepPhase::save);
-    saver_.save_locally(info_of_save());
-}
-
-// Returns the fields of the manifest of a save of the present state.
-ckpt::SaveInfo TrainingLoop::info_of_save() const {
-    Progress at = progress_;
-    at.interval = log_.unlogged();
-    return save_info(config_, trainer_, at, data_identities_);
+    saves_.commit_if_written(now);
+    if (saves_.saver().save_s()) stops_.estimates().add_save(*saves_.saver().save_s());
 }
 
 void TrainingLoop::save(Stop stop) {
-    const PhaseScope phase(trainer_.phases(), StepPhase::save);
-    status_.busy("saving", std::max(step_s_, estimates_.save_s()));
-    if (stop == Stop::no) {
-        saver_.save(info_of_save());
-    } else {
-        saver_.save_last(info_of_save(), must_end_now(stop));
+    saves_.save(progress_, stop, std::max(step_s_, stops_.estimates().save_s()));
+}
+
+// Saves after a stop has ended an evaluation; the resumed run repeats the evaluation. Returns the
+// reason for the stop.
+Stop TrainingLoop::stop_in_evaluation() {
+    evaluation_pending_ = true;
+    LoopState now = loop_state();
+    now.run_iterations = std::max<i64>(now.run_iterations, 1);
+    const Stop reason = should_end_evaluation(rules_, now);
+    // The reason that ended the evaluation may not exist any more, for example when the kill switch
+    // was removed. The run then stops as after a signal.
+    const Stop stop = reason != Stop::no ? reason : Stop::signal;
+    if (rules_.saves) save(stop);
+    return stop;
+}
+
+// Saves the state from before the spike and ends the run.
+void TrainingLoop::stop_at_spike() {
+    if (rules_.saves) saves_.save_before_error(progress_);
+    throw JointError(Exit::self_stopped, guard_.spike_stop_text(progress_.done.iteration + 1));
+}
+
+// Records the last save and the reason for the stop in the status file and in the log. Returns
+// `code`.
+Exit TrainingLoop::stopping(const std::string& why, Exit code) {
+    parts_.status.saved(saves_.saver().saved_iteration(), saves_.saver().n_failures());
+    parts_.status.stopping(why);
+    parts_.log.stopped(progress_.done.iteration, code, why);
+    return code;
+}
+
+// Reports why the run ends. Returns the exit code.
+Exit TrainingLoop::leave(Stop stop) {
+    iterations_.finish();
+    const i64 iteration = progress_.done.iteration;
+    const i64 total = config_.schedule.total_iterations();
+    if (evaluation_pending_ && rules_.saves && parts_.is_rank0()) {
+        mark_pending_evaluation(config_.checkpoints.save, iteration);
     }
-    if (energy_ != nullptr) energy_->write();
-    if (!is_rank0() || config_.stopping.save_switch.empty()) return;
-    std::error_code ignored;
-    std::filesystem::remove(config_.stopping.save_switch, ignored);
+    if (run_iterations_ > 0 && guard_.memory().overflows_in_a_row >= run_iterations_) {
+        note("fp16 gradient overflow in every iteration of this run ({}): no weight was changed{}",
+             run_iterations_, config_.trainer.loss_scale.fixed ? ": use a lower --loss-scale" : "");
+    }
+    iterations_.print_tables();
+    if (stop != Stop::signal) {
+        const std::string why =
+            stop_note(stop, config_.stopping, config_.checkpoints, iteration, total);
+        if (!why.empty()) note("{}", why);
+        return stopping(why, exit_code(stop));
+    }
+    const char* const own = cli::stop_signal_name();
+    const std::string name = own != nullptr ? own : "a signal to another rank";
+    const std::string why =
+        fmt::format("{}: {}", name, stopped_text(config_.checkpoints, iteration, total));
+    // Exit code 75 promises that the training state was saved. Without --save the run fails.
+    if (!rules_.saves) throw JointError(Exit::failure, why);
+    note("{}", why);
+    return stopping(why, exit_code(stop));
 }
 
 }  // namespace lm::train

@@ -325,6 +325,9 @@ Exit train(const RunParts& run, const std::string& joined) {
     trainer->probe().plant(armed_step_fault(world.rank()));
 
     const std::unique_ptr<EnergyLog> energy = EnergyLog::open(config, world);
+    const bool evaluation_pending =
+        evaluation_is_pending(world, config.checkpoints.save, progress.done.iteration);
+    RefusedIterations refused = read_refused(config, data.identities, progress, world);
     TrainingLoop loop({.config = config,
                        .data = data.sets,
                        .data_identities = data.identities,
@@ -338,11 +341,8 @@ Exit train(const RunParts& run, const std::string& joined) {
                        .energy = energy.get(),
                        .since_start = run.since_start,
                        .job_end = job_end,
-                       .dump_requested = run.dump_requested,
-                       .evaluation_pending = evaluation_is_pending(world, config.checkpoints.save,
-                                                                   progress.done.iteration),
-                       .refused = read_refused(config, data.identities, progress, world)},
-                      progress);
+                       .dump_requested = run.dump_requested},
+                      progress, evaluation_pending, std::move(refused));
     loop.prepare_saves();
     log.started(progress.done, world.size());
     if (progress.done.iteration > 0) log.resumed(progress.done);
