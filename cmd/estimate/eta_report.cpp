@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "eta_report.hpp"
+#include "eta_parts.hpp"
 
 #include <algorithm>
 
