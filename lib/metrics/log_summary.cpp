@@ -104,14 +104,10 @@ class Segment {
         restarts_ = all_.has_starts = true;
         ++n_starts_;
         if (event.n_nodes > 0) log_.n_nodes = event.n_nodes;
-        if (!e.unix_time_s) {
-            pass_time(e, true, {});
-            return;
-        }
         TimedEvent start = e;
-        *start.unix_time_s -= event.elapsed_s;
+        if (start.unix_time_s) *start.unix_time_s -= event.elapsed_s;
         pass_time(start, true, {});
-        pass_time({ClockEvent{}, e.unix_time_s}, false, {});
+        if (event.elapsed_s > 0) pass_time({ClockEvent{}, e.unix_time_s}, false, {});
     }
 
     void on(const LoadEvent& event, const TimedEvent& e) {

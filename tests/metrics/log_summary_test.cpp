@@ -180,6 +180,14 @@ TEST_CASE("the event of a start is written later than the program started") {
     CHECK(use.total_s() == Approx(*summary.wall_s));
 }
 
+TEST_CASE("the stamp of a start is one stamp") {
+    LogReader log = new_log();
+    add(log, {10, 80});
+    log.add("[after megatron is initialized] datetime: 2026-01-31 12:00:00 ");
+    add(log, {20, 160});
+    CHECK(!log.summary().wall_s);
+}
+
 TEST_CASE("each start that an event states is a restart, also one without an iteration") {
     LogReader log = new_log();
     const auto event = [&log](const char* kind, i64 time, i64 iteration) {
