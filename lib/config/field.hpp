@@ -48,7 +48,7 @@ inline std::string_view name_of(Block block) {
 enum class OnResume {
     noted,         // prints a note
     ignored,       // does nothing, because a resumed run does not use the value
-    refused,       // refuses the value, because the checkpoint's weights belong to another model
+    refused,       // Block::model only: refuses the value, because the weights fit no other model
     refused_rope,  // as `refused`, but only for a model with rotary embeddings
     schedule,      // needs --override-opt_param-scheduler, else refuses the value
     decay_end,     // as `schedule`, but only for a learning rate that decays

@@ -11,8 +11,8 @@
 //   tile: on Zen 3 77 to 83 GFLOP/s instead of 93, and 39 for a gradient of a weight. Our code
 //   packs once for all workers and reaches 89 to 91.
 // - What follows the product. Bias, activation, rounding and the bias' gradient read a tile while
-// it
-//   is in the cache (TileRef). oneDNN's post-operations have some of them, not those of backward.
+//   it is in the cache (TileRef). oneDNN's post-operations have some of them, not those of
+//   backward.
 // - 16 bits. On processors without bf16 instructions, packing widens the operands to fp32 once, and
 //   the fp32 kernel does the rest.
 //

@@ -13,8 +13,8 @@
 //   word embedding alone has a third of the parameters of GPT-2 124M, so that its rank would hold,
 //   update and send many times the bytes of the others. Flat parts differ by padding only.
 // - One bucket is one message of one size, whatever tensors it holds. A network needs some MB a
-// message and rank to reach its rate,
-//   which is why the default bucket grows with the number of ranks.
+//   message and rank to reach its rate, which is why the default bucket grows with the number of
+//   ranks.
 // - AdamW is elementwise. It needs no shape, so that one kernel call updates a part with all its
 //   tensors. The places where the shape does matter are few and are looked up per element range:
 //   weight decay and learning rate groups, and the norm of single tensors for the log.

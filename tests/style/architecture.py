@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Checks docs/architecture.md, lib/LAYERS and the files that comments name against the tree.
+"""Checks docs/architecture.md, CONTRIBUTING.md, lib/LAYERS and the files that comments name against the tree.
 
 usage: architecture.py ROOT
 
@@ -68,6 +68,20 @@ def comment_faults(root):
                         yield f"{path}:{number}: the comment names {cited}: no such file"
 
 
+def stop_faults(root, name, page):
+    for path, function in STOP.findall(page):
+        if not os.path.exists(os.path.join(root, path)):
+            yield f"{name}: {path}:{function}: no such file"
+            continue
+        with open(os.path.join(root, path), encoding="utf-8") as file:
+            if not defines(file.read(), function):
+                yield f"{name}: {path}:{function}: not defined there"
+    for path in BARE.findall(page):
+        # CLASS, X and the like stand for a name.
+        if not re.search(r"\b[A-Z]+(?:[_./]|$)", path) and not os.path.exists(os.path.join(root, path)):
+            yield f"{name}: {path}: no such file"
+
+
 def faults(root):
     yield from comment_faults(root)
     with open(os.path.join(root, "docs", "architecture.md"), encoding="utf-8") as file:
@@ -79,16 +93,9 @@ def faults(root):
     for folder in rows:
         if not os.path.isdir(os.path.join(root, folder)):
             yield f"docs/architecture.md: the row {folder} has no folder"
-    for path, function in STOP.findall(page):
-        if not os.path.exists(os.path.join(root, path)):
-            yield f"docs/architecture.md: {path}:{function}: no such file"
-            continue
-        with open(os.path.join(root, path), encoding="utf-8") as file:
-            if not defines(file.read(), function):
-                yield f"docs/architecture.md: {path}:{function}: not defined there"
-    for path in BARE.findall(page):
-        if path not in rows and not os.path.exists(os.path.join(root, path)):
-            yield f"docs/architecture.md: {path}: no such file"
+    yield from stop_faults(root, "docs/architecture.md", page)
+    with open(os.path.join(root, "CONTRIBUTING.md"), encoding="utf-8") as file:
+        yield from stop_faults(root, "CONTRIBUTING.md", file.read())
     if not STOP.search(page):
         yield "docs/architecture.md: no stops"
     with open(os.path.join(root, "lib", "LAYERS"), encoding="utf-8") as file:

@@ -25,6 +25,8 @@ reset() {
 
 First `lib/io/file.cpp:open_file`, then `lib/io/stream.hpp:Stream::read` of `lib/io/stream.hpp:Stream`.
 END_OF_PAGE
+    # shellcheck disable=SC2016
+    echo 'Add a row to `lib/io/file.cpp` and to `lib/io/CLASS.hpp`.' >"$planted/CONTRIBUTING.md"
 }
 # finds TEXT: the check of the planted tree reports TEXT.
 finds() {
@@ -57,6 +59,9 @@ finds "lib/io/file.cpp:read_all: not defined there"
 # shellcheck disable=SC2016
 echo '`lib/io/stream.hpp:Stream::write`' >>"$planted/docs/architecture.md"
 finds "lib/io/stream.hpp:Stream::write: not defined there"
+# shellcheck disable=SC2016
+echo '`lib/io/lost.cpp`' >>"$planted/CONTRIBUTING.md"
+finds "CONTRIBUTING.md: lib/io/lost.cpp: no such file"
 echo '// As in gone.hpp.' >>"$planted/lib/io/file.cpp"
 finds "lib/io/file.cpp:4: the comment names gone.hpp: no such file"
 echo '// As in tests/io/gone.py.' >>"$planted/lib/io/file.cpp"

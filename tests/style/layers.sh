@@ -8,7 +8,7 @@ cd "$(dirname "$0")/../../lib"
 # check_tree LIB: prints each violation of LIB/LAYERS; fails on any.
 check_tree() (
     cd "$1"
-    declare -A allowed
+    declare -A allowed used
     arrows=
     bad=0
     report() {
@@ -28,8 +28,12 @@ check_tree() (
         # Another layer is allowed for all folders of a layer.
         [ "${from%%/*}" = "${to%%/*}" ] || from=${from%%/*} to=${to%%/*}
         [[ ${allowed[$from]-} == *" $to "* ]] || report "lib/$file:$line: $from must not include $to (lib/LAYERS)"
+        used[$from $to]=1
     done < <(grep -rnE '^ *# *include *"' --include='*.cpp' --include='*.hpp' --include='*.cu' \
         --include='*.cuh' -- */)
+    while read -r folder use; do
+        [ -z "$folder" ] || [ -n "${used[$folder $use]-}" ] || report "lib/LAYERS: $folder: includes nothing of $use"
+    done <<<"$arrows"
     while read -r folder; do
         [ -n "${allowed[$folder]-}" ] || report "lib/$folder/: not in lib/LAYERS"
     done < <(find . -mindepth 1 -type d -printf '%P\n' | sort)
@@ -69,6 +73,8 @@ mkdir "$tree/misc"
 finds "lib/misc/: not in lib/LAYERS"
 mkdir "$tree/io/codec/x86"
 finds "lib/io/codec/x86/: not in lib/LAYERS"
+sed -i 's/^io: base$/io: base misc/; s/^base:$/base:\nmisc:/' "$tree/LAYERS" && mkdir "$tree/misc"
+finds "lib/LAYERS: io: includes nothing of misc"
 rmdir "$tree/base"
 finds "lib/LAYERS: base: no such folder"
 sed -i 's/^io: base$/io: base io\/codec/' "$tree/LAYERS"

@@ -26,10 +26,10 @@
 // would leave less to do in parallel and more memory to hold before a block is trusted.
 //
 // The index parts are separate files because a checkpoint of 9,984 ranks has 697,416 slices: 52 MB
-// of JSON. Each leader of a node writes the part of its node, and a rank that resumes opens the 13
-// to 26 parts that hold its tensors. The manifest has the digest of each part, and `latest` the
-// digest of the manifest, so that three lines of text vouch for every byte of the step. XXH3 is not
-// a cryptographic hash: it protects from storage, not from an attacker.
+// of JSON. One rank of about 64 writes the part of its block of ranks, and a rank that resumes
+// opens the 13 to 26 parts that hold its tensors. The manifest has the digest of each part, and
+// `latest` the digest of the manifest, so that three lines of text vouch for every byte of the
+// step. XXH3 is not a cryptographic hash: it protects from storage, not from an attacker.
 #pragma once
 
 #include <string>

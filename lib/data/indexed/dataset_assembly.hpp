@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Joins parts into one indexed dataset. The sizes of the parts determine where each byte goes, so
-// several threads and processes can place parts at the same time.
+// several threads can place parts at the same time.
 #pragma once
 
 #include <string>
