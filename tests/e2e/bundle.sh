@@ -50,7 +50,7 @@ while read -r link; do
 done < <(sed -nE 's/.*\]\(([^):#]+)\).*/\1/p' "$inside/README.md")
 [ -s "$inside/share/lm-utils/slurm/train.sbatch" ] || fail "no job script"
 "$root/tools/bundle.py" --help >out || fail "--help"
-expect 1 'bundle: nowhere: not a build of lm-utils' "$root/tools/bundle.py" nowhere
+expect 1 'bundle: nowhere: ' "$root/tools/bundle.py" nowhere
 
 cp -L /lib64/ld-linux-x86-64.so.2 empty/lib64/
 for library in libc libm libpthread libdl librt libresolv; do

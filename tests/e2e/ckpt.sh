@@ -43,7 +43,7 @@ expect 0 '' lm-ckpt verify c --quiet
 cp -r c d
 flip d/global_step12/optim-00000.safetensors
 expect 1 '' lm-ckpt verify d/global_step12 --quiet
-grep -Eq 'optim-00000.safetensors: tensor .*: checksum mismatch' out || fail "verify: $(cat out)"
+grep -Eq 'optim-00000.safetensors: tensor .*: checksum' out || fail "verify: $(cat out)"
 rm d/global_step9/weights-00000.safetensors
 truncate -s -1 d/global_step6/weights-00000.safetensors
 printf global_step77 >d/latest
@@ -54,7 +54,7 @@ expect 1 '' lm-ckpt verify d --quiet --json
 [ "$(jq -rs 'map(select(.path == "d/latest"))[0].problems[0] | .file, .tensor' out)" = "d/latest
 null" ] || fail "verify --json: $(cat out)"
 expect 1 '' lm-ckpt verify d --quiet
-grep -q 'd/latest: names global_step77, which does not exist' out || fail "verify: $(cat out)"
+grep -q 'd/latest: .*global_step77' out || fail "verify: $(cat out)"
 
 # A step under another step's name, and a dangling link among the files.
 cp -r c e
@@ -62,13 +62,13 @@ mv e/global_step6 e/global_step5
 ln -s nowhere e/global_step9/dangling
 expect 1 '' lm-ckpt verify e --quiet
 [ "$(grep -c ': ok: ' out)" = 3 ] || fail "verify: $(cat out)"
-grep -q 'e/global_step5: its manifest is of iteration 6: rename the directory to global_step6' out || fail "verify: $(cat out)"
+grep -q 'e/global_step5: .* 6: .*global_step6' out || fail "verify: $(cat out)"
 expect 0 '' lm-ckpt ls e
-grep -Eq '^ +5 .* incomplete: .*rename the directory' out || fail "ls: $(cat out)"
+grep -Eq '^ +5 .* incomplete: e/global_step5: .* 6:' out || fail "ls: $(cat out)"
 
 # A rollback to an earlier complete step sets aside the later steps and their log lines.
 cp -r c back
-expect 0 'back/global_step9: set aside as back/abandoned-g2/global_step9$' lm-ckpt latest back 6
+expect 0 'note: back/global_step9: .* back/abandoned-g2/global_step9$' lm-ckpt latest back 6
 [ "$(head -n1 back/latest)" = global_step6 ] || fail "latest: $(cat back/latest)"
 [ "$(echo back/global_step*)" = "back/global_step3 back/global_step6" ] || fail "latest: $(echo back/*)"
 expect 0 '' lm-ckpt ls back
@@ -78,27 +78,27 @@ expect 0 '' lm-ckpt latest back 3 --remove-later --json
 [ "$(jq -r '.set_aside[0], .removed' out)" = "back/abandoned-g3/global_step6
 true" ] || fail "latest --json: $(cat out)"
 [ ! -e back/abandoned-g3 ] || fail "latest --remove-later: $(echo back/*)"
-expect 3 'weights-00000.safetensors' lm-ckpt latest d 9
+expect 3 ' d/global_step9/weights-00000.safetensors: ' lm-ckpt latest d 9
 # A step that a run cannot load is refused. To undo a rollback, move the step back and roll back to this step.
 cp -r c there
 flip there/global_step6/weights-00000.safetensors
-expect 3 'there/global_step6: is corrupt: choose another step' lm-ckpt latest there 6
+expect 3 '^lm-ckpt: there/global_step6: ' lm-ckpt latest there 6
 [ "$(head -n1 there/latest)" = global_step12 ] || fail "latest: $(cat there/latest)"
 expect 0 '' lm-ckpt latest there 3
 mv there/abandoned-g*/global_step9 there
 expect 0 '' lm-ckpt latest there 9
 [ "$(lm-ckpt latest there)" = global_step9 ] || fail "latest: $(cat there/latest)"
 expect 0 '' lm-ckpt verify there/global_step9 --quiet
-expect 2 'c/global_step7: does not exist' lm-ckpt latest c global_step7
-expect 2 "STEP: 'x'" lm-ckpt latest c x
-expect 2 'need a STEP' lm-ckpt latest c --remove-later
+expect 2 ' c/global_step7: ' lm-ckpt latest c global_step7
+expect 2 "STEP: 'x' " lm-ckpt latest c x
+expect 2 '--remove-later.* STEP' lm-ckpt latest c --remove-later
 
 # No doubled curve after a rollback: the logs and TensorBoard files end at the step.
 mkdir r
 lm-train "${args[@]}" --save r --save-interval 3 --log-interval 1 --log-file r/train.log --log-json steps.jsonl \
     --tensorboard-dir r/tensorboard >/dev/null 2>&1
-expect 2 'nothing.jsonl: matches no file' lm-ckpt latest r 6 --logs nothing.jsonl
-expect 0 'steps.jsonl: truncated after iteration 6' lm-ckpt latest r 6 --logs 'steps*'
+expect 2 '--logs: nothing.jsonl: ' lm-ckpt latest r 6 --logs nothing.jsonl
+expect 0 'note: steps.jsonl: .* 6: ' lm-ckpt latest r 6 --logs 'steps*'
 [ "$(jq -s '[.[] | .iteration // empty] | max' steps.jsonl)" = 6 ] || fail "steps.jsonl: $(cat steps.jsonl)"
 [ "$(jq -s '[.[] | .iteration // empty] | max' r/abandoned-g2/steps.jsonl)" = 12 ] || fail "$(ls r/abandoned-g2)"
 ! grep -q 'iteration *7/' r/train.log || fail "train.log: $(cat r/train.log)"
@@ -117,7 +117,7 @@ ln -s nowhere odd/global_step98
 mkdir odd/global_step7.tmp.copy odd/global_step8.tmp.removed
 expect 0 '' lm-ckpt ls odd
 [ "$(grep -c 'complete$\|complete, latest$' out)" = 4 ] || fail "ls: $(cat out)"
-grep -Eq '^ +99 .* incomplete: odd/global_step99: is not a directory: remove it' out || fail "ls: $(cat out)"
+grep -Eq '^ +99 .* incomplete: odd/global_step99: ' out || fail "ls: $(cat out)"
 grep -Eq 'left-over: global_step7.tmp.copy$' out || fail "ls: $(cat out)"
 expect 1 '' lm-ckpt verify odd --quiet
 [ "$(grep -c ': ok: ' out)" = 4 ] || fail "verify: $(cat out)"
@@ -136,23 +136,23 @@ expect 1 '' lm-ckpt diff c/global_step9 c/global_step12 --json
 script -qec "stty cols 80; NO_COLOR=1 lm-ckpt diff c/global_step9 c/global_step12 -q" /dev/null </dev/null >terminal || [ $? = 1 ]
 grep -q ' of .* differ' terminal || fail "diff on a terminal: $(cat terminal)"
 [ "$(tr -d '\r' <terminal | wc -L)" -le 80 ] || fail "diff: a line of more than 80 columns: $(cat terminal)"
-expect 3 'corrupt .see lm-ckpt verify.: use another step' lm-ckpt diff c/global_step12 d/global_step12
+expect 3 '^lm-ckpt: d/global_step12/optim-00000.safetensors: tensor .*checksum' lm-ckpt diff c/global_step12 d/global_step12
 
 # prune.
-expect 2 'at least one of' lm-ckpt prune c
+expect 2 'prune: .*--keep-last' lm-ckpt prune c
 cp -r c whole
 four="c/global_step12 c/global_step3 c/global_step6 c/global_step9"
 all_stay() { [ "$(echo c/global_step*)" = "$four" ] || fail "$*: removed something: $(echo c/global_step*)"; }
 # A step of --keep that does not exist, or is incomplete: nothing is removed.
-expect 2 '^lm-ckpt: --keep: global_step9999 does not exist in c: nothing was removed' lm-ckpt prune c --keep 9999
-expect 2 '^lm-ckpt: --keep: global_step9999 does not exist in c' lm-ckpt prune c --keep 6,9999 --keep-last 2 --dry-run
-expect 2 '^lm-ckpt: --keep: global_step9 is not a complete step of the current branch in d' lm-ckpt prune d --keep 9
+expect 2 '^lm-ckpt: --keep: global_step9999 ' lm-ckpt prune c --keep 9999
+expect 2 '^lm-ckpt: --keep: global_step9999 ' lm-ckpt prune c --keep 6,9999 --keep-last 2 --dry-run
+expect 2 '^lm-ckpt: --keep: global_step9 ' lm-ckpt prune d --keep 9
 all_stay --keep
-expect 0 '^lm-ckpt: warning: --keep-every 7: keeps no step' lm-ckpt prune c --keep-every 7 --dry-run
+expect 0 '^lm-ckpt: warning: --keep-every 7: ' lm-ckpt prune c --keep-every 7 --dry-run
 # The step that a run would load is verified before other steps are removed.
 flip c/global_step12/weights-00000.safetensors
-expect 3 '^lm-ckpt: c/global_step12: is corrupt, and the next run would load it: nothing was removed' lm-ckpt prune c --keep-last 1
-grep -q 'warning: c/global_step12/weights-00000.safetensors: tensor .* checksum mismatch' err || fail "prune: $(cat err)"
+expect 3 '^lm-ckpt: c/global_step12: .*corrupt' lm-ckpt prune c --keep-last 1
+grep -q 'warning: c/global_step12/weights-00000.safetensors: tensor ' err || fail "prune: $(cat err)"
 all_stay "a corrupt step"
 expect 0 '' lm-ckpt prune c --keep-last 1 --no-verify
 [ "$(echo c/global_step*)" = c/global_step12 ] || fail "prune --no-verify: $(echo c/*)"
@@ -169,9 +169,9 @@ rm -r c; cp -r whole c
 # --keep-schedule keeps the steps of a save schedule; --weights-only-older-than removes the optimizer state of old steps.
 expect 0 '' lm-ckpt prune c --keep-schedule 3@6,12 --dry-run --no-verify
 [ "$(grep '^would remove' out | cut -d' ' -f3)" = global_step9 ] || fail "prune --keep-schedule: $(cat out)"
-expect 2 '^lm-ckpt: --keep-schedule: [^-]*ascend' lm-ckpt prune c --keep-schedule 3@6,12@5
-expect 2 '^lm-ckpt: --keep-last: must be at least 1, got 0' lm-ckpt prune c --keep-last 0
-expect 2 'must be at least 1' lm-ckpt prune c --weights-only-older-than 0
+expect 2 "^lm-ckpt: --keep-schedule: '3@6,12@5'" lm-ckpt prune c --keep-schedule 3@6,12@5
+expect 2 '^lm-ckpt: --keep-last: .*1, got 0' lm-ckpt prune c --keep-last 0
+expect 2 '--weights-only-older-than: .*1, got 0' lm-ckpt prune c --weights-only-older-than 0
 expect 0 '' lm-ckpt prune c --weights-only-older-than 2
 expect 0 '' lm-ckpt ls c
 [ "$(grep -c 'complete, weights only$' out)" = 2 ] || fail "--weights-only-older-than: $(cat out)"
@@ -183,7 +183,7 @@ rm -r c; cp -r whole c
 # A step that is being copied stays until the copy ends.
 flock -s c/global_step3/manifest.json sleep 2 &
 sleep 0.3
-expect 0 'c/global_step3: is being copied: waiting for the end of the copy' lm-ckpt prune c --keep-last 3
+expect 0 'note: c/global_step3: ' lm-ckpt prune c --keep-last 3
 [ -z "$(jobs -rp)" ] || fail "prune did not wait"
 rm -r c; cp -r whole c
 expect 0 '' lm-ckpt prune c --keep-every 6 --keep 3 --dry-run
@@ -193,14 +193,14 @@ grep -q '^would remove global_step9 ' out || fail "prune: $(cat out)"
 expect 0 '' lm-ckpt prune c --keep-every 6 --keep 3
 grep -Eq '^verified global_step12 \([0-9.]+ KiB in ' out || fail "prune: $(cat out)"
 [ "$(echo c/global_step*)" = "c/global_step12 c/global_step3 c/global_step6" ] || fail "prune: $(echo c/*)"
-expect 0 ': kept$' lm-ckpt prune d --keep-last 1 --no-verify
+expect 0 'warning: d/global_step6/weights-00000.safetensors: .* 35328 .*: kept$' lm-ckpt prune d --keep-last 1 --no-verify
 [ -d d/global_step9 ] || fail "prune removed an incomplete step"
 
 # Usage errors.
-expect 2 'c: needs no repair: it stores each replicated tensor once, .*--check-replicas' lm-ckpt repair c repaired
+expect 2 ' c: .*--check-replicas' lm-ckpt repair c repaired
 [ ! -e repaired ] || fail "a refused repair left its output"
-expect 2 'nowhere: does not exist' lm-ckpt ls nowhere
-expect 2 'has no checkpoint' lm-ckpt show "$(mkdir empty && echo empty)"
-expect 2 'has no checkpoint' lm-ckpt ls empty
-expect 2 'is a single step' lm-ckpt ls c/global_step3
+expect 2 ' nowhere: ' lm-ckpt ls nowhere
+expect 2 ' empty: ' lm-ckpt show "$(mkdir empty && echo empty)"
+expect 2 ' empty: ' lm-ckpt ls empty
+expect 2 ' c/global_step3: ' lm-ckpt ls c/global_step3
 echo "lm-ckpt: all as promised"

@@ -32,7 +32,7 @@ for model in c cut "megatron --tokenizer-type ByteTokenizer"; do
         cmp -s out greedy || fail "$model $flags: $(cat out)"
     done
 done
-grep -q 'weights need .* but only 1.00 KiB fit (--memory): 2 of 2 layers (.*) are read from the files again for each token' err ||
+grep -q 'note: .* 1.00 KiB .*(--memory): 2 of 2 layers ' err ||
     fail "no note on layers: $(cat err)"
 
 # Sampling: the seed decides, not the threads.
@@ -58,7 +58,7 @@ expect 0 '' lm-ckpt generate c --prompts prompts.jsonl --max-new-tokens 40 -q
 [ "$(jq -c '[.prompt, .prompt_tokens, (.ids | length), .finish]' out | paste -sd ' ')" = \
     '["the cat",7,5,"length"] [null,7,40,"length"] ["the cat",7,'"$(jq -s '.[2].ids | length' out)"',"stop"]' ] || fail "$(cat out)"
 [ "$(jq -r 'select(.prompt == null).text' out)" = "$(cat greedy)" ] || fail "ids: $(cat out)"
-expect 0 'stopped at the longest context of the model, 64 tokens' lm-ckpt generate c --prompt "the cat" --ignore-eod --json
+expect 0 'note: .* 64 tokens' lm-ckpt generate c --prompt "the cat" --ignore-eod --json
 [ "$(jq -c '[.finish, (.ids | length)]' out)" = '["context",58]' ] || fail "context: $(cat out)"
 
 expect 0 '' lm-ckpt generate c --prompt "$(printf '%065d' 0)" --max-new-tokens 4 --cut-prompts --json -q
@@ -77,38 +77,38 @@ exec 7>&-
 wait $talker
 
 # Bad input: one line, before the weights are loaded.
-expect 2 'prompt: is missing' lm-ckpt generate c
-expect 2 'prompt: cannot be combined with --prompts' lm-ckpt generate c --prompt a --prompts prompts.jsonl
-expect 2 'prompt: has 65 tokens, but the model.s context is 64 tokens: shorten the prompt' \
+expect 2 '--prompt: .*missing' lm-ckpt generate c
+expect 2 '--prompt: .*--prompts' lm-ckpt generate c --prompt a --prompts prompts.jsonl
+expect 2 '--prompt: .*65 tokens.* 64 tokens' \
     lm-ckpt generate c --prompt "$(printf '%065d' 0)"
-expect 2 'prompt: is not valid UTF-8 at byte 2' lm-ckpt generate c --prompt $'a\xff'
-expect 2 'temperature: must be at least 0' lm-ckpt generate c --prompt a --temperature=-1
-expect 2 'temperature: 0 selects the most probable token and does not use' lm-ckpt generate c --prompt a --temperature 0 --top-p 0.5
-expect 2 'top-p: must be above 0' lm-ckpt generate c --prompt a --top-p 0
+expect 2 '--prompt: .*byte 2' lm-ckpt generate c --prompt $'a\xff'
+expect 2 '--temperature: .*0, got -1' lm-ckpt generate c --prompt a --temperature=-1
+expect 2 '--temperature: 0 .*--top-p' lm-ckpt generate c --prompt a --temperature 0 --top-p 0.5
+expect 2 '--top-p: .*0' lm-ckpt generate c --prompt a --top-p 0
 echo '{"prompt": [1, 300]}' >bad.jsonl
-expect 2 'bad.jsonl:1: has the id 300, but the ids of the model are 0 to 256' lm-ckpt generate c --prompts bad.jsonl
+expect 2 ' bad.jsonl:1: .* 300.* 0 to 256' lm-ckpt generate c --prompts bad.jsonl
 echo '{"text": "a"}' >bad.jsonl
-expect 3 "bad.jsonl:1: 'prompt' is missing" lm-ckpt generate c --prompts bad.jsonl
+expect 3 " bad.jsonl:1: 'prompt' " lm-ckpt generate c --prompts bad.jsonl
 echo '{' >bad.jsonl
-expect 3 'bad.jsonl:1: not valid JSON' lm-ckpt generate c --prompts bad.jsonl
-expect 2 'has no JSON object' lm-ckpt generate c --prompts /dev/null
+expect 3 ' bad.jsonl:1: .*JSON' lm-ckpt generate c --prompts bad.jsonl
+expect 2 ' /dev/null: ' lm-ckpt generate c --prompts /dev/null
 echo '{"prompt": "a", "max_new_tokens": -1}' >bad.jsonl
-expect 3 "bad.jsonl:1: 'max_new_tokens' must be at least 0, got -1" lm-ckpt generate c --prompts bad.jsonl
+expect 3 " bad.jsonl:1: 'max_new_tokens' .*-1" lm-ckpt generate c --prompts bad.jsonl
 echo '{"prompt": "a", "stop": [1]}' >bad.jsonl
-expect 3 "bad.jsonl:1: 'stop'.0. is not a string: got 1" lm-ckpt generate c --prompts bad.jsonl
-expect 2 'prompt: a stop text is empty' lm-ckpt generate c --prompt a --stop ''
-expect 2 'was trained with a tokenizer of 257 ids, but the given GPT2BPETokenizer has 50257: give the tokenizer of the checkpoint' \
+expect 3 " bad.jsonl:1: 'stop'.0. .* 1" lm-ckpt generate c --prompts bad.jsonl
+expect 2 '--prompt: .*stop' lm-ckpt generate c --prompt a --stop ''
+expect 2 ' c/global_step60: .* 257 ids.* GPT2BPETokenizer .*50257' \
     lm-ckpt generate c --prompt a --tokenizer-type GPT2BPETokenizer
 lm-train --mock-data --num-layers 1 --hidden-size 32 --num-attention-heads 2 --seq-length 24 --vocab-size 300 \
     --micro-batch-size 2 --global-batch-size 2 --train-iters 1 --lr 1e-3 --threads 1 --eval-iters 0 --save mock \
     >/dev/null 2>&1
-expect 2 'mock/global_step1: has no tokenizer: give --tokenizer-model FILE' lm-ckpt generate mock --prompt a
+expect 2 ' mock/global_step1: .*--tokenizer-model FILE' lm-ckpt generate mock --prompt a
 echo '{"prompt": [1, 2], "max_new_tokens": 3}' >ids.jsonl
 expect 0 '' lm-ckpt generate mock --prompts ids.jsonl
 [ "$(jq -c '[(.ids | length), .text]' out)" = '[3,null]' ] || fail "ids without a tokenizer: $(cat out)"
-expect 2 'stop: needs a tokenizer' lm-ckpt generate mock --prompts ids.jsonl --stop x
+expect 2 '--stop: .*tokenizer' lm-ckpt generate mock --prompts ids.jsonl --stop x
 flip c/global_step60/weights-00000.safetensors
-expect 3 'weights-00000.safetensors: tensor .* checksum mismatch' lm-ckpt generate c --prompt a
+expect 3 'weights-00000.safetensors: tensor .*checksum' lm-ckpt generate c --prompt a
 
 # The light verbs do not load the engine.
 if ldd "$bin/lm-ckpt" | grep -E 'liblm_train|dnnl'; then fail "lm-ckpt is linked with the engine"; fi

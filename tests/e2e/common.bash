@@ -26,8 +26,8 @@ fail() {
     exit 1
 }
 
-# expect CODE PATTERN COMMAND...: checks the exit code, and expects a matching line on stderr. stdout is in the file `out`,
-# stderr in the file `err`.
+# expect CODE PATTERN COMMAND...: checks the exit code, and expects a matching line on stderr. The pattern has the object and the
+# numbers of a message, and a short word where one object has several errors. stdout is in the file `out`, stderr in `err`.
 expect() {
     local code=$1 pattern=$2 got=0
     shift 2
@@ -44,6 +44,9 @@ prints() {
     text=$("$@") || fail "$*: exit $?"
     grep -Eq -- "$pattern" <<<"$text" || fail "$*: no '$pattern' in: $text"
 }
+
+# noted FILE: the flags that the notes of FILE name, in one line.
+noted() { sed -nE 's/.*note: (--[a-z_-]+).*/\1/p' "$1" | xargs; }
 
 # nothing_under NAME: no file of that name or with that prefix exists.
 nothing_under() { [ -z "$(find . -name "$1*")" ] || fail "left behind: $(find . -name "$1*")"; }

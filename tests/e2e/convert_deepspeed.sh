@@ -65,11 +65,11 @@ for run in bf16 fp16 fp32; do
     rm -r native
     # DeepSpeed sums the gradients of three replicas in another order on each stage, so the tied word embeddings drift apart.
     expect 1 '' lm-ckpt verify "$run/global_step3" --quiet
-    ! grep -v 'embedding.word.weight .*: the copies of the ranks differ by up to\|: bad: [23] problems' out ||
+    ! grep -v 'embedding.word.weight .*: .*copies\|: bad: [23] problems' out ||
         fail "verify $run: $(cat out)"
     prints 'equal: [0-9]+ tensors, bit for bit' lm-ckpt diff "$run" "$run/global_step3_universal"
 done
-expect 0 'check: perplexity' lm-convert bf16 checked --check
+expect 0 'note: --check: perplexity' lm-convert bf16 checked --check
 prints '^ *3 .*tp1 pp2 *deepspeed *complete, latest' lm-ckpt ls fp16
 
 # DeepSpeed's softmax includes the padding of the vocabulary, so the padding is imported too. DeepSpeed clips gradients to a norm
@@ -80,11 +80,11 @@ next_losses_equal fp32-next.json padded --num-layers 2 --hidden-size 8 --num-att
 
 # The file of one data-parallel rank is missing.
 rm fp16/global_step3/zero_pp_rank_2_mp_rank_01_optim_states.pt
-expect 3 'incomplete: expected the files of 3 data-parallel ranks, got 2' lm-convert fp16 x
+expect 3 ' fp16[^:]*: .*3 data-parallel ranks.* 2' lm-convert fp16 x
 nothing_under x
 # All files of a stage are missing: the tensors of the stage have no moments.
 rm bf16/global_step3/*_mp_rank_01_optim_states.pt
-expect 3 'tensor [a-z0-9_.]+ [(](exp_avg|master)[)] has 0 of [0-9]+ elements: copy all files' lm-convert bf16 x
+expect 3 'tensor [a-z0-9_.]+ [(](exp_avg|master)[)] .*0 of [0-9]+ elements' lm-convert bf16 x
 nothing_under x
-prints '^ *3 .* incomplete: .*tensor .*has 0 of' lm-ckpt ls bf16
+prints '^ *3 .* incomplete: .*tensor .* 0 of' lm-ckpt ls bf16
 [ "$(lm-ckpt ls bf16 --json | jq -cs '.[0] | [.complete, .latest]')" = '[false,true]' ] || fail "ls --json: $(lm-ckpt ls bf16 --json)"

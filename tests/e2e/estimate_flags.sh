@@ -20,9 +20,9 @@ for verb in params memory batch checkpoint "time --gpus 384 --tflops 149" "layou
     run "${words[0]}.txt" lm-estimate "${words[@]}" "${line[@]}"
 done
 [ "$(grep -c "ignored: " params.txt.err)" -le 2 ] || fail "a note for each flag: $(cat params.txt.err)"
-expect 2 '--context-parallel-size: context parallelism is not supported' lm-estimate memory "${line[@]}" --context-parallel-size 2
-expect 2 '--clip-gard: unknown option: did you mean --clip-grad' lm-estimate time --clip-gard 1
-grep -q 'without --world-size, one replica is assumed' memory.txt.err || fail "one replica in silence: $(cat memory.txt.err)"
+expect 2 '--context-parallel-size: ' lm-estimate memory "${line[@]}" --context-parallel-size 2
+expect 2 '--clip-gard: .*--clip-grad' lm-estimate time --clip-gard 1
+grep -q 'warning: .*--world-size' memory.txt.err || fail "one replica in silence: $(cat memory.txt.err)"
 
 # The optimizer's state does not fit for one replica, but fits when it is sharded over 8. lm-train plans the same bytes.
 shape=(--model bloom-176b --bf16 --tensor-model-parallel-size 4 --pipeline-model-parallel-size 12 --micro-batch-size 2
@@ -41,7 +41,7 @@ for zero in "--zero-stage 0" "--zero-stage 1" --use-distributed-optimizer; do
 done
 run fits.txt lm-estimate memory "${shape[@]}" --zero-stage 1 --world-size 384 --gpu-memory 80GB
 grep -Eq '^fits +yes$' fits.txt || fail "$(cat fits.txt)"
-expect 2 '--world-size: 100 ranks are not a multiple of 4 tensor x 12 pipeline' lm-estimate memory "${shape[@]}" --world-size 100
+expect 2 '--world-size: 100 .* 4 tensor x 12 pipeline' lm-estimate memory "${shape[@]}" --world-size 100
 
 # The parts of the plan's memory add up to its total.
 awk '/^ > memory/ {

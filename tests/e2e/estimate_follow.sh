@@ -46,9 +46,9 @@ rm slurm.out
 script -qec 'lm-estimate eta --follow --interval 10ms log' /dev/null </dev/null >terminal || fail "exit $?: $(cat terminal)"
 [ "$(grep -c $'\033\[H\033\[2J' terminal)" = 2 ] || fail "not drawn twice: $(cat -v terminal)"
 grep -q '^iterations left' terminal || fail "$(cat -v terminal)"
-expect 2 '--follow: needs files, not standard input' lm-estimate eta --follow -
-expect 2 '--follow: log.gz is compressed: give an uncompressed log' lm-estimate eta --follow log.gz
-expect 2 '--interval: must be above 0' lm-estimate eta --follow --interval 0 log
+expect 2 '--follow: .*standard input' lm-estimate eta --follow -
+expect 2 '--follow: log.gz ' lm-estimate eta --follow log.gz
+expect 2 '--interval: .*0' lm-estimate eta --follow --interval 0 log
 expect 3 '' lm-estimate eta --follow /
 
 # A published log.
@@ -82,7 +82,7 @@ shows 'found again' out
 kill $!
 # A hub redirects to the store of its large files.
 grep -q 'found again' <<<"$("$kit/tail-remote" "$url/moved/published" 0)" || fail "a redirection"
-expect 3 'the server has no ranges' "$kit/tail-remote" "$url/whole/published" 0
-expect 3 'HTTP status 404' "$kit/tail-remote" "$url/missing" 0
+expect 3 '/whole/published: .*ranges' "$kit/tail-remote" "$url/whole/published" 0
+expect 3 '/missing: .*404' "$kit/tail-remote" "$url/missing" 0
 expect 3 '' "$kit/tail-remote" http://127.0.0.1:1/published 0
 echo "followed a log and a published log"

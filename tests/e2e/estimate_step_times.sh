@@ -51,8 +51,8 @@ grep -Eq '^trainer \(assumed: no --trainer lm-train\) +megatron$' fp16.txt || fa
 run trainer.txt lm-estimate time "${step[@]}" --gpu a100 --trainer megatron
 grep -Eq '^trainer +megatron$' trainer.txt || fail "$(cat trainer.txt)"
 [ "$(jq -r .trainer one.json)" = megatron ] || fail "$(cat one.json)"
-! grep 'the fullest GPU needs' fp16.txt.err || fail "a warning about memory that fits"
-expect 0 'warning: memory: the fullest GPU needs [0-9.]+ GiB, .* has [0-9.]+ GiB: lm-estimate layout lists layouts that fit' \
+! grep 'warning: memory:' fp16.txt.err || fail "a warning about memory that fits"
+expect 0 'warning: memory: .* [0-9.]+ GiB, .* [0-9.]+ GiB: lm-estimate layout ' \
     lm-estimate time --model 7.5b --micro-batch-size 1 --global-batch-size 64 --gpus 8 --gpu a100
 
 # With lm-train's plan, the memory is that of lm-estimate memory with NCCL and the allowance.
@@ -81,15 +81,15 @@ for network in "--network omni-path" "--nics 1" "--network efa --nics 2"; do
 done
 run same.json lm-estimate time "${step[@]}" --gpu a100 --network hdr --nics 4 --json
 cmp same.json one.json || fail "a100 has four links of HDR: $(cat same.json)"
-expect 2 "'ib' is not one of hdr, ndr, omni-path, efa" lm-estimate time "${step[@]}" --gpu a100 --network ib
-expect 2 '--nics: must be at least 1, got 0' lm-estimate time "${step[@]}" --gpu a100 --nics 0
+expect 2 "--network: 'ib' .* hdr, ndr, omni-path, efa" lm-estimate time "${step[@]}" --gpu a100 --network ib
+expect 2 '--nics: .*1, got 0' lm-estimate time "${step[@]}" --gpu a100 --nics 0
 sed '/^sms/d' "$hardware/a100.txt" >bad.txt
-expect 2 "bad.txt: missing key 'sms'" lm-estimate time "${step[@]}" --hardware bad.txt
-expect 2 '--hardware: slow.txt and --gpu h100 both describe the GPU: give one of them' \
+expect 2 " bad.txt: .*'sms'" lm-estimate time "${step[@]}" --hardware bad.txt
+expect 2 '--hardware: slow.txt .*--gpu h100' \
     lm-estimate time "${step[@]}" --hardware slow.txt --gpu h100
-expect 2 '--hardware: no.txt does not exist' lm-estimate time "${step[@]}" --hardware no.txt
-expect 2 "'b300' is not one of a100, " lm-estimate time "${step[@]}" --gpu b300
-expect 2 '--tflops: cannot be given with --gpu' lm-estimate time "${step[@]}" --gpu a100 --tflops 100
-expect 2 '--global-batch-size: 64 is not a multiple of micro batch 3 x 4 data-parallel ranks = 12' \
+expect 2 '--hardware: no.txt ' lm-estimate time "${step[@]}" --hardware no.txt
+expect 2 "--gpu: 'b300' .* a100, " lm-estimate time "${step[@]}" --gpu b300
+expect 2 '--tflops: .*--gpu' lm-estimate time "${step[@]}" --gpu a100 --tflops 100
+expect 2 '--global-batch-size: 64 .* 3 x 4 .* 12' \
     lm-estimate time "${step[@]}" --gpu a100 --micro-batch-size 3
 tail -n 1 table.md

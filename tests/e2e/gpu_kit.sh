@@ -52,8 +52,8 @@ expect 1 "" alone "${emulated[@]}" EMULATED_CUDA_MEMORY=1 "$kit/tests/gpu.sh" --
 # A stage that would not end in time is omitted, and the exit code reports it.
 expect 3 "" alone "${emulated[@]}" "$kit/tests/gpu.sh" --log "$work/late.log" --within 90 smoke smoke smoke
 grep -q "^omitted for lack of time: .*smoke$" out || fail "$(cat out)"
-expect 2 "stage 'train' may take 570 s" alone "$kit/tests/gpu.sh" --within 100 train smoke
-expect 2 "no stage 'x'" alone "$kit/tests/gpu.sh" x
+expect 2 "'train' .*570 s" alone "$kit/tests/gpu.sh" --within 100 train smoke
+expect 2 "stage 'x'" alone "$kit/tests/gpu.sh" x
 
 # Benchmarks, in shapes for an emulator.
 for model in gpt2-124m:32 llama-1b:29; do # and the number of operations
@@ -70,8 +70,8 @@ done
 # A failure prints its reason, and the exit code reports it; no stage starts that cannot end in time.
 expect 1 "" alone "$python3" "$kit/bench/gpu.py" --results "$work/failed" train-gpt2-124m
 grep -q "^    failed: train-gpt2-124m, flash: exit 3: .*cuda" out || fail "$(cat out)"
-expect 2 "stage 'ops' may take 500 s" alone "$python3" "$kit/bench/gpu.py" --within 100 ops
-expect 2 "llmc is missing" alone "$python3" "$kit/bench/gpu.py" train-gpt2-124m-llmc
+expect 2 "'ops' .*500 s" alone "$python3" "$kit/bench/gpu.py" --within 100 ops
+expect 2 "--llmc" alone "$python3" "$kit/bench/gpu.py" train-gpt2-124m-llmc
 
 # gpu.py does not report figures of other kernels as those of cuDNN. It reads the figures of llm.c, and computes MFU by lm-train's
 # formula. lm-train and llm.c are stand-ins here.
@@ -91,7 +91,7 @@ chmod +x stand_in/bin/lm-train stand_in/train_gpt2cu
 export LM_BUILD=$work/stand_in
 expect 1 "" "$root/bench/gpu.py" --results beside --llmc "$work/stand_in" train-gpt2-124m train-gpt2-124m-llmc
 unset LM_BUILD
-grep -q "failed: train-gpt2-124m, cudnn: lm-train: --attention-backend fused: using the kernels of lm-train instead of cuDNN" out || fail "$(cat out)"
+grep -q "failed: train-gpt2-124m, cudnn: lm-train: --attention-backend fused: .*cuDNN" out || fail "$(cat out)"
 run table "$root/bench/gpu.py" --results beside table
 grep -q "^| gpt2-124m | llm.c | 2000 | 39.9 |" table || fail "$(cat table beside)"
 grep -q "^| gpt2-124m | lm-train, flash | 1000 | 20.0 | 40 |" table || fail "$(cat table beside)"

@@ -33,7 +33,7 @@ for processor in avx2 portable; do
     LM_PROCESSOR=$processor "$lm" --input a.jsonl --output-prefix two --append-eod --force --quiet
     cmp one_text_document.bin two_text_document.bin
 done
-LM_PROCESSOR=sse expect 2 "LM_PROCESSOR: expected avx512, avx2 or portable, got 'sse'" "$lm" --input a.jsonl --output-prefix two --force
+LM_PROCESSOR=sse expect 2 "LM_PROCESSOR: .*avx512, avx2 or portable, got 'sse'" "$lm" --input a.jsonl --output-prefix two --force
 [ "$(grep -c LM_PROCESSOR err)" = 1 ] || fail "reported more than once: $(cat err)"
 prints "tokens: valid" "$lm" verify one_text_document
 
@@ -52,7 +52,7 @@ done
 got=0
 "$lm" encode < a.jsonl.gz > /dev/null 2> err || got=$?
 [ $got = 3 ] || fail "encode of compressed data: exit $got"
-grep -q 'standard input:1:2: not valid UTF-8' err || fail "$(cat err)"
+grep -q ' standard input:1:2: ' err || fail "$(cat err)"
 
 # The output decodes to the input.
 "$lm" cat one_text_document > back.jsonl
@@ -65,31 +65,32 @@ PY
 
 # A dataset is not decoded with another tokenizer than its own.
 "$lm" --input a.jsonl --output-prefix bytes --tokenizer-type ByteTokenizer --append-eod --quiet
-expect 3 'bytes_text_document: was made by another tokenizer .ByteTokenizer. than the given tokenizer' \
+expect 3 ' bytes_text_document: .*ByteTokenizer' \
     lm-preprocess cat bytes_text_document --tokenizer-type GPT2BPETokenizer
 [ ! -s out ] || fail "cat prints in spite of that"
-expect 0 'warning: .*another tokenizer' lm-preprocess cat bytes_text_document --tokenizer-type GPT2BPETokenizer --force --documents 0
+expect 0 'warning: bytes_text_document: .*ByteTokenizer' \
+    lm-preprocess cat bytes_text_document --tokenizer-type GPT2BPETokenizer --force --documents 0
 
 # Invalid output names; tokenizers that do not exist.
 mkdir din
-expect 2 'output-prefix: standard output cannot' lm-preprocess --input a.jsonl --output-prefix -
-expect 2 "output-prefix: 'din/' is a directory" lm-preprocess --input a.jsonl --output-prefix din/
-expect 2 "output-prefix: 'din/' is a directory" lm-preprocess merge --output-prefix din/ one_text_document
+expect 2 '--output-prefix: standard output' lm-preprocess --input a.jsonl --output-prefix -
+expect 2 "--output-prefix: 'din/' " lm-preprocess --input a.jsonl --output-prefix din/
+expect 2 "--output-prefix: 'din/' " lm-preprocess merge --output-prefix din/ one_text_document
 [ -z "$(ls din)" ] || fail "written into din: $(ls din)"
-expect 2 "tokenizer-type: 'Llama2Tokenizer' is not one of" lm-preprocess --input a.jsonl --output-prefix x \
+expect 2 "--tokenizer-type: 'Llama2Tokenizer' " lm-preprocess --input a.jsonl --output-prefix x \
     --tokenizer-type Llama2Tokenizer --tokenizer-model t
-expect 2 'meta-llama/X: does not exist: give a local file, tokenizers are not downloaded' lm-preprocess --input a.jsonl \
+expect 2 ' meta-llama/X: ' lm-preprocess --input a.jsonl \
     --output-prefix x --tokenizer-type HFTokenizer --tokenizer-model meta-llama/X
 
 # --resume over complete outputs of another run: an error, and no new files.
-expect 2 'one_text_document: exists and is complete, but it was made with --append-eod true, not false: replace it with --force' \
+expect 2 ' one_text_document: .*--append-eod true, not false: .*--force' \
     lm-preprocess --input a.jsonl --output-prefix one --resume
 touch -r a.jsonl before
 touch -d '+1 hour' a.jsonl
-expect 2 'one_text_document: exists and is complete, but it was made from other inputs, or the inputs have changed since' \
+expect 2 ' one_text_document: .*inputs.*--force' \
     lm-preprocess --input a.jsonl --output-prefix one --append-eod --resume
 touch -r before a.jsonl
-expect 0 'complete already' lm-preprocess --input a.jsonl --output-prefix one --append-eod --resume
+expect 0 'note: one_text_document: .*complete' lm-preprocess --input a.jsonl --output-prefix one --append-eod --resume
 [ ! -e one.unfinished ] || fail "a refused --resume leaves one.unfinished"
 
 # Several keys, directories, merge.
@@ -114,32 +115,32 @@ prints '"documents":3,"sequences":3' "$lm" info --json k_text_document
 "$lm" verify k_text_document > /dev/null
 
 # Errors of input and options.
-expect 2 'none.jsonl' "$lm" --input none.jsonl --output-prefix bad
+expect 2 ' none.jsonl: ' "$lm" --input none.jsonl --output-prefix bad
 # An input without documents is an empty dataset, as Megatron writes it, and a warning.
 : > nothing.jsonl
 printf '\n \r\n' > blank.jsonl
 for input in nothing.jsonl blank.jsonl /dev/null; do
-    expect 0 'warning: none_text_document: no documents: the output is empty' \
+    expect 0 'warning: none_text_document: ' \
         "$lm" --input $input --output-prefix none --force
     "$lm" verify none_text_document > /dev/null
     [ "$(stat -c %s none_text_document.bin none_text_document.idx | xargs)" = "0 42" ] || fail "an empty dataset"
 done
 [ -z "$("$lm" cat none_text_document --ids)" ] || fail "cat of an empty dataset"
-expect 2 "'0' is out of range: the dataset has no documents" "$lm" cat none_text_document --ids --documents 0
-expect 3 'a.jsonl: none of the 3000 lines can be used' "$lm" --input a.jsonl --output-prefix bad --json-keys nope --on-bad-line skip
+expect 2 "--documents: '0' " "$lm" cat none_text_document --ids --documents 0
+expect 3 ' a.jsonl: .* 3000 lines' "$lm" --input a.jsonl --output-prefix bad --json-keys nope --on-bad-line skip
 [ "$("$lm" info none_text_document | grep -c length)" = 0 ] || fail "the lengths of no sequences"
 "$lm" merge --output-prefix onemore --quiet none_text_document one_text_document none_text_document
 cmp onemore.bin one_text_document.bin
 printf '{"text":"a"}\n{"text":"b"}\n{"text":"c\n{"text":"d"}\n' > third.jsonl
-expect 3 'third.jsonl:3:11: not valid JSON: the line ends inside a string: --on-bad-line skip' "$lm" --input third.jsonl --output-prefix bad
-expect 3 'third.jsonl:3:11' "$lm" --input third.jsonl --output-prefix bad --workers 1
+expect 3 ' third.jsonl:3:11: .*--on-bad-line skip' "$lm" --input third.jsonl --output-prefix bad
+expect 3 ' third.jsonl:3:11: ' "$lm" --input third.jsonl --output-prefix bad --workers 1
 expect 0 '3 documents.*1 lines skipped' "$lm" --input third.jsonl --output-prefix skipped --on-bad-line skip
 printf '{"text":"a\xff b \\ud800"}\n' > bytes.jsonl
-expect 3 'bytes.jsonl:1:11: not valid UTF-8' "$lm" --input bytes.jsonl --output-prefix bad
+expect 3 ' bytes.jsonl:1:11: ' "$lm" --input bytes.jsonl --output-prefix bad
 expect 0 'replaced' "$lm" --input bytes.jsonl --output-prefix rep --on-bad-line replace
 [ "$("$lm" cat rep_text_document)" = '{"text":"a� b �"}' ] || fail "replace: $("$lm" cat rep_text_document)"
-expect 3 ":1:1: there is no key 'text'" "$lm" --input <(echo '{"txt":"a"}') --output-prefix bad
-expect 3 ":1:9: 'text' is a number" "$lm" --input <(echo '{"text":5}') --output-prefix bad
+expect 3 ":1:1: .*'text': .*--json-keys" "$lm" --input <(echo '{"txt":"a"}') --output-prefix bad
+expect 3 ":1:9: 'text' " "$lm" --input <(echo '{"text":5}') --output-prefix bad
 python3 - <<'PY'
 import gzip
 data = bytearray(gzip.compress(open("a.jsonl", "rb").read(), 0))
@@ -153,17 +154,17 @@ PY
 # reported.
 for verb in "--output-prefix bad" "train-tokenizer --vocab-size 300 --output bad"; do
     # shellcheck disable=SC2086
-    expect 3 'flipped.jsonl.gz: .*(checksum|CRC|corrupt|data check)' "$lm" $verb --input flipped.jsonl.gz
+    expect 3 ' flipped.jsonl.gz: .*byte [0-9]+' "$lm" $verb --input flipped.jsonl.gz
     # shellcheck disable=SC2086
-    expect 3 'sound.jsonl.gz:1:11: not valid UTF-8' "$lm" $verb --input sound.jsonl.gz
+    expect 3 ' sound.jsonl.gz:1:11: ' "$lm" $verb --input sound.jsonl.gz
 done
 printf '{"text":5}\n%.0s' {1..40} > many.jsonl
 echo '{"text":"a"}' >> many.jsonl
-expect 0 'warning: 30 more skipped lines: only the first 10 have a warning of their own' "$lm" --input many.jsonl --output-prefix many --on-bad-line skip
+expect 0 'warning: 30 .*skipped.* 10 ' "$lm" --input many.jsonl --output-prefix many --on-bad-line skip
 [ "$(grep -c 'many.jsonl:.*: skipped' err)" = 10 ] || fail "$(cat err)"
-expect 0 'warning: 30 more skipped lines: only the first 10 have a warning of their own' "$lm" train-tokenizer --input many.jsonl --vocab-size 257 --output many --on-bad-line skip
-expect 2 'limit: leaves nothing to read: it must be at least 1 byte' "$lm" train-tokenizer --input a.jsonl --vocab-size 300 --output bad --limit 0
-expect 2 'input: - is given twice: standard input can be read only once' "$lm" --input - - --output-prefix bad
+expect 0 'warning: 30 .*skipped.* 10 ' "$lm" train-tokenizer --input many.jsonl --vocab-size 257 --output many --on-bad-line skip
+expect 2 '--limit: .*1 byte' "$lm" train-tokenizer --input a.jsonl --vocab-size 300 --output bad --limit 0
+expect 2 '--input: - ' "$lm" --input - - --output-prefix bad
 printf '{"text":5}\n' > $'new\nline.jsonl'
 expect 3 'new\\nline.jsonl:1:9: ' "$lm" --input $'new\nline.jsonl' --output-prefix bad
 # An input that changes while it is read.
@@ -180,27 +181,27 @@ for change in 'truncate -s -5 moving.jsonl' 'echo >> moving.jsonl' 'touch -d 202
         got=0
         wait $pid || got=$?
         [ $got = 3 ] || fail "$change: exit $got: $(cat err)"
-        grep -Eq 'moving.jsonl: .*(has changed while it was read|truncated|garbage)' err || fail "$change: $(cat err)"
+        grep -Eq ' moving.jsonl: .*(changed|byte [0-9]+)' err || fail "$change: $(cat err)"
     done
 done
 head -c 2000 a.jsonl.gz > cut.jsonl.gz
-expect 3 'cut.jsonl.gz: .*(truncated|cut|end)' "$lm" --input cut.jsonl.gz --output-prefix bad
-expect 2 'one_text_document.bin: exists already' "$lm" --input a.jsonl --output-prefix one
-expect 2 "unknown|not known|Unknown" "$lm" --input a.jsonl --output-prefix bad --no-such-option
-expect 2 'input' "$lm" --output-prefix bad
-expect 2 'merge-file' "$lm" --input a.jsonl --output-prefix bad --vocab-file x
-expect 2 'directory no/such/dir does not exist: create it first' "$lm" --input a.jsonl --output-prefix no/such/dir/x
-expect 2 'no/such does not exist: create it first' "$lm" train-tokenizer --input a.jsonl --vocab-size 300 --output no/such/dir
+expect 3 ' cut.jsonl.gz: .*byte 2000' "$lm" --input cut.jsonl.gz --output-prefix bad
+expect 2 ' one_text_document.bin: .*--force' "$lm" --input a.jsonl --output-prefix one
+expect 2 ' --no-such-option: ' "$lm" --input a.jsonl --output-prefix bad --no-such-option
+expect 2 '--input: ' "$lm" --output-prefix bad
+expect 2 '--merge-file: ' "$lm" --input a.jsonl --output-prefix bad --vocab-file x
+expect 2 '--output-prefix: .* no/such/dir ' "$lm" --input a.jsonl --output-prefix no/such/dir/x
+expect 2 ' no/such/dir: .* no/such ' "$lm" train-tokenizer --input a.jsonl --vocab-size 300 --output no/such/dir
 # Files with byte order marks and carriage returns.
 sed 's/$/\r/' a.jsonl > crlf.jsonl
 { printf '\xEF\xBB\xBF'; cat crlf.jsonl; } > bom.jsonl
 "$lm" --input bom.jsonl --output-prefix bom --append-eod --quiet
 cmp bom_text_document.bin one_text_document.bin
 tr '\n' '\r' < a.jsonl > cr.jsonl
-expect 3 'cr.jsonl:1:[0-9]+: .*carriage returns: convert' "$lm" --input cr.jsonl --output-prefix bad
+expect 3 ' cr.jsonl:1:[0-9]+: .*carriage returns' "$lm" --input cr.jsonl --output-prefix bad
 for form in UTF-16 UTF-16LE UTF-16BE; do
     iconv -f UTF-8 -t $form a.jsonl > utf16.jsonl
-    expect 3 'utf16.jsonl:1:1: the text is UTF-16' "$lm" --input utf16.jsonl --output-prefix bad
+    expect 3 ' utf16.jsonl:1:1: .*UTF-16' "$lm" --input utf16.jsonl --output-prefix bad
 done
 # Megatron's progress lines at every N documents, and no others.
 "$lm" --input a.jsonl --output-prefix lines --workers 2 --log-interval 700 2> err
@@ -222,8 +223,8 @@ grep -Ec '^Processed [123]000 documents \(.* docs/s, .* MB/s\)\.$' err > n || fa
 [ ! -s err ] || fail "--quiet: $(cat err)"
 share=$here/../../share/tokenizers/gpt2
 head -c 300000 "$share/vocab.json" > cutvocab.json
-expect 3 'cutvocab.json: .*truncated' "$lm" --input a.jsonl --output-prefix bad --vocab-file cutvocab.json --merge-file "$share/merges.txt"
-expect 0 'dataset-impl' "$lm" --input a.jsonl --output-prefix mega --dataset-impl mmap --workers 2
+expect 3 ' cutvocab.json: ' "$lm" --input a.jsonl --output-prefix bad --vocab-file cutvocab.json --merge-file "$share/merges.txt"
+expect 0 'note: --dataset-impl: ' "$lm" --input a.jsonl --output-prefix mega --dataset-impl mmap --workers 2
 nothing_under bad
 
 # A signal ends the run by that signal, without leftovers; SIGHUP arrives when the terminal closes.
@@ -247,8 +248,8 @@ got=0
 LM_IO_FAULT=kill:14 "$lm" --input a.jsonl --output-prefix killed --quiet 2> /dev/null || got=$?
 [ $got = 137 ] || fail "kill: exit $got"
 [ ! -e killed_text_document.idx ] || fail "a killed run left an .idx"
-expect 2 'killed.unfinished: left by a run that was killed: --resume' "$lm" --input a.jsonl --output-prefix killed
-expect 0 'killed.unfinished: left by a run that was killed: removed' "$lm" --input a.jsonl --output-prefix killed --force
+expect 2 ' killed.unfinished: .*--resume' "$lm" --input a.jsonl --output-prefix killed
+expect 0 'note: killed.unfinished: .*removed' "$lm" --input a.jsonl --output-prefix killed --force
 
 # A tokenizer.json over GPT-2's tables gives GPT-2's ids.
 python3 - "$share" <<'PY'
@@ -275,9 +276,9 @@ n = int.from_bytes(idx[18:26], "little")
 at = 34 + 12 * n + 8 * 7  # the entry of document 7
 open("x.idx", "wb").write(idx[:at] + (3).to_bytes(8, "little") + idx[at + 8:])
 PY
-expect 3 'x.idx: document index not monotonic at entry 7: run lm-preprocess verify' "$lm" info x
-expect 1 '' "$lm" verify x; grep -q 'x.idx: document index not monotonic at entry 7' out || fail "$(cat out)"
-expect 3 'x.idx: document index not monotonic at entry 7' "$lm" cat x
+expect 3 ' x.idx: .*entry 7: .*lm-preprocess verify' "$lm" info x
+expect 1 '' "$lm" verify x; grep -q 'x.idx: .*entry 7' out || fail "$(cat out)"
+expect 3 'x.idx: .*entry 7' "$lm" cat x
 # cat checks every entry that it reads, and reads no others.
 python3 - <<'PY'
 import subprocess
@@ -293,22 +294,22 @@ def entry(at, size):
     return int.from_bytes(idx[at:at + size], "little", signed=True)
 length, pointer = 34 + 4 * 7, 34 + 4 * n + 8 * 7
 for at, size, value, printed, fault in [
-    (length, 4, -5, 7, "length -5 of sequence 7 is negative"),
-    (length, 4, 2**31 - 1, 7, "sequence 7 with 2147483647 tokens ends after the"),
-    (length, 4, entry(length, 4) - 1, 7, "sequence 8 begins at token"),
-    (length, 4, entry(length, 4) + 1, 7, "sequence 8 begins at token"),
-    (pointer, 8, -2, 6, "pointer -2 of sequence 7 is corrupt"),
-    (pointer, 8, entry(pointer, 8) + 1, 6, "of sequence 7 is corrupt"),
-    (pointer, 8, entry(pointer, 8) + 4, 6, "sequence 7 begins at token"),
-    (pointer, 8, entry(pointer, 8) - 4, 6, "sequence 7 begins at token"),
-    (pointer, 8, 2**62, 6, "of sequence 7 is corrupt")]:
+    (length, 4, -5, 7, "length -5 of sequence 7 "),
+    (length, 4, 2**31 - 1, 7, "sequence 7 with 2147483647 tokens "),
+    (length, 4, entry(length, 4) - 1, 7, "sequence 8 "),
+    (length, 4, entry(length, 4) + 1, 7, "sequence 8 "),
+    (pointer, 8, -2, 6, "pointer -2 of sequence 7 "),
+    (pointer, 8, entry(pointer, 8) + 1, 6, "of sequence 7 "),
+    (pointer, 8, entry(pointer, 8) + 4, 6, "sequence 7 begins"),
+    (pointer, 8, entry(pointer, 8) - 4, 6, "sequence 7 begins"),
+    (pointer, 8, 2**62, 6, "of sequence 7 ")]:
     code, lines, err = cat(at, size, value)
     assert code == 3 and lines == printed and err.startswith("lm-preprocess: x.idx: ") and fault in err, (value, code, lines, err)
     # Entries outside the range are not read.
     assert cat(at, size, value, "--documents", "100-102") == (0, 3, ""), value
 PY
 cp one_text_document.idx x.idx; printf '\001' | dd of=x.bin bs=1 seek=100 conv=notrunc status=none
-expect 1 '' "$lm" verify x; grep -q 'x.bin: the bytes of the file have changed' out || fail "$(cat out)"
+expect 1 '' "$lm" verify x; grep -q 'x.bin: .*changed' out || fail "$(cat out)"
 
 # A user's directory with the name of the work directory: nothing in it changes.
 for precious in sub/data notes.txt part-00000.gz ranks/data lock/data; do
@@ -317,7 +318,7 @@ for precious in sub/data notes.txt part-00000.gz ranks/data lock/data; do
     echo precious > own.unfinished/$precious
     for mode in "" --force --resume; do
         # shellcheck disable=SC2086
-        expect 2 'own.unfinished: contains (sub|notes.txt|part-00000.gz|ranks|lock), which is not a file of an unfinished run: move' \
+        expect 2 ' own.unfinished: .*(sub|notes.txt|part-00000.gz|ranks|lock), ' \
             "$lm" --input a.jsonl --output-prefix own $mode
         [ "$(find own.unfinished -type f)" = own.unfinished/$precious ] || fail "touched: $(find own.unfinished)"
     done
@@ -331,26 +332,26 @@ got=0
 LM_IO_FAULT=kill:14 "$lm" --input a.jsonl --output-prefix guest --quiet 2> /dev/null || got=$?
 [ $got = 137 ] || fail "kill: exit $got"
 echo precious > guest.unfinished/notes.txt
-expect 0 'warning: guest.unfinished: not removed: it contains notes.txt' "$lm" --input a.jsonl --output-prefix guest --resume
+expect 0 'warning: guest.unfinished: .*notes.txt' "$lm" --input a.jsonl --output-prefix guest --resume
 [ "$(ls guest.unfinished)" = notes.txt ] || fail "$(ls guest.unfinished)"
 "$lm" verify guest_text_document > /dev/null
 # Links that --force replaces; leftovers of the verbs that write.
 mkdir disk
 mv own_text_document.bin disk && ln -s disk/own_text_document.bin .
-expect 0 'note: own_text_document.bin: the output replaces this symbolic link; the target of the link, disk/own_text_document.bin, does not change' \
+expect 0 'note: own_text_document.bin: .*link.* disk/own_text_document.bin' \
     "$lm" --input a.jsonl --output-prefix own --force
 [ ! -L own_text_document.bin ] || fail "still a link"
 got=0
 LM_IO_FAULT=kill:6 "$lm" merge --output-prefix left --quiet one_text_document 2> /dev/null || got=$?
 [ $got = 137 ] || fail "kill: exit $got"
-expect 0 'note: left.idx.tmp.*: left by a run that was killed: the file can be removed' "$lm" merge --output-prefix left one_text_document
+expect 0 'note: left.idx.tmp[^:]*: ' "$lm" merge --output-prefix left one_text_document
 got=0
 LM_IO_FAULT=kill:5 "$lm" train-tokenizer --input a.jsonl --vocab-size 300 --output tok --quiet 2> /dev/null || got=$?
 [ $got = 137 ] || fail "kill: exit $got"
-expect 0 'note: tok.tmp.train-tokenizer: left by a run that was killed: removed' \
+expect 0 'note: tok.tmp.train-tokenizer: .*removed' \
     "$lm" train-tokenizer --input a.jsonl --vocab-size 300 --output tok
 # A merge of datasets with and without end-of-document tokens prints a note.
-expect 0 'note: --append-eod was given for some inputs only' "$lm" merge --output-prefix mixed one_text_document own_text_document
+expect 0 'note: --append-eod ' "$lm" merge --output-prefix mixed one_text_document own_text_document
 "$lm" merge --output-prefix mixed --force none_text_document one_text_document --quiet 2> err
 [ ! -s err ] || fail "$(cat err)"
 # Keys with the names of files of the work directory.
@@ -371,7 +372,7 @@ for k in 1 2 3 5 8 13 21; do
     rm -f fault_*
 done
 if [ "$(id -u)" = 0 ] && mkdir small && mount -t tmpfs -o size=64k tmpfs small 2> /dev/null; then
-    expect 3 'small/x[^:]*: .*([Nn]o space|full)' "$lm" --input a.jsonl --output-prefix small/x
+    expect 3 ' small/x[^:]*: .*No space' "$lm" --input a.jsonl --output-prefix small/x
     [ -z "$(ls small)" ] || fail "left on the full disk: $(ls small)"
     umount small
     # A file system without writes that bypass the page cache.
@@ -383,31 +384,33 @@ else
     echo "not root: only LM_IO_FAULT simulates a full disk"
 fi
 # A write beyond the limit on the size of files is an error, as on a full disk.
-expect 3 'File too large' bash -c "ulimit -f 8; exec '$lm' --input a.jsonl --output-prefix limited --quiet"
+expect 3 ' limited.unfinished/[^:]*: .*File too large' \
+    bash -c "ulimit -f 8; exec '$lm' --input a.jsonl --output-prefix limited --quiet"
 # Too little memory for the caches of sixteen workers, which are largest for an input of unknown size.
 expect 3 'out of memory' bash -c "ulimit -v 500000; cat a.jsonl | '$lm' --input - --output-prefix limited --workers 16 --quiet"
 nothing_under limited
-expect 2 'nosuch: no such dataset' "$lm" verify nosuch
+expect 2 ' nosuch: ' "$lm" verify nosuch
 # Arguments that are not a name, a tokenizer or a readable file.
 mkdir somewhere
-expect 2 "'somewhere/' is a directory: add a prefix" "$lm" --input a.jsonl --output-prefix somewhere/
-expect 2 "is one of the inputs" "$lm" merge ./one_text_document --output-prefix one_text_document --force
-expect 2 'gpt2: does not exist: give a local file' "$lm" --input a.jsonl --output-prefix bad --tokenizer-model gpt2
+expect 2 "--output-prefix: 'somewhere/' " "$lm" --input a.jsonl --output-prefix somewhere/
+expect 2 "--output-prefix: 'one_text_document' .*input" "$lm" merge ./one_text_document --output-prefix one_text_document --force
+expect 2 ' gpt2: ' "$lm" --input a.jsonl --output-prefix bad --tokenizer-model gpt2
 ln -s nowhere somewhere/gone
-expect 3 'somewhere/gone: is a link to a file that does not exist' "$lm" --input somewhere --output-prefix bad
-expect 2 'give this tokenizer with --tokenizer-model, or print ids with --ids' "$lm" cat hf_text_document
+expect 3 ' somewhere/gone: .*link' "$lm" --input somewhere --output-prefix bad
+expect 2 ' hf_text_document.*: .*--tokenizer-model.*--ids' "$lm" cat hf_text_document
 "$lm" cat hf_text_document --tokenizer-model tokenizer.json --documents 0 > /dev/null
 if [ "$(id -u)" = 0 ] && command -v setpriv > /dev/null; then
     chmod 755 . && chmod 000 x.bin
-    expect 3 'x.bin: cannot open: Permission denied' setpriv --reuid=65534 --regid=65534 --clear-groups --bounding-set=-all "$lm" verify "$PWD/x"
+    expect 3 '/x.bin: .*Permission denied' \
+        setpriv --reuid=65534 --regid=65534 --clear-groups --bounding-set=-all "$lm" verify "$PWD/x"
     chmod 644 x.bin
 fi
 nothing_under bad
-expect 2 "'1/0': expected at least 1 shard" "$lm" --input a.jsonl --output-prefix shards --shard 1/0
+expect 2 "--shard: '1/0'" "$lm" --input a.jsonl --output-prefix shards --shard 1/0
 # Each file of a directory is read or listed as skipped.
 mkdir -p top real && cp a.jsonl real && ln -s ../real top/link && mkfifo top/fifo && cp a.jsonl top
 "$lm" --input top --output-prefix top --quiet 2> err
-for name in link fifo; do grep -q "note: top/$name: skipped" err || fail "no note of top/$name: $(cat err)"; done
+for name in link fifo; do grep -q "note: top/$name: " err || fail "no note of top/$name: $(cat err)"; done
 # The directory of the text also has outputs of an earlier run and of an unfinished one.
 mkdir beside && cp a.jsonl beside && cd beside
 gzip -c a.jsonl > b.jsonl.gz
@@ -417,14 +420,14 @@ LM_IO_FAULT=kill:14 "$lm" --input a.jsonl --output-prefix killed --quiet 2> /dev
 [ $got = 137 ] || fail "kill: exit $got"
 for round in 1 2; do
     "$lm" --input . --output-prefix out$round --append-eod --quiet 2> ../err
-    grep -q 'note: ./README.md: skipped: not JSON Lines by name or content: to read such a file' ../err || fail "$(cat ../err)"
-    grep -Eq 'note: ./killed.unfinished: skipped(, with 3 more such files)?: part of a dataset or a tokenizer' ../err || fail "$(cat ../err)"
+    grep -q 'note: ./README.md: skipped' ../err || fail "$(cat ../err)"
+    grep -Eq 'note: ./killed.unfinished: skipped(, with 3 more .*)?: ' ../err || fail "$(cat ../err)"
     [ "$(wc -l < ../err)" = 2 ] || fail "$(cat ../err)"
 done
 cmp out1_text_document.bin out2_text_document.bin
 [ "$(stat -c %s out1_text_document.bin)" = $((2 * $(stat -c %s ../one_text_document.bin))) ] || fail "not the two files"
 mkdir none && cp out1_text_document.* none
-expect 2 "^lm-preprocess: none: the directory holds no JSON Lines: 3 files were skipped" "$lm" --input none --output-prefix bad
-expect 3 'README.md:1:1: not valid JSON' "$lm" --input README.md --output-prefix bad
+expect 2 "^lm-preprocess: none: .* 3 files" "$lm" --input none --output-prefix bad
+expect 3 ' README.md:1:1: ' "$lm" --input README.md --output-prefix bad
 cd ..
 echo ok

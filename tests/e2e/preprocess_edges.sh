@@ -13,7 +13,7 @@ user=$((20000 + $$ % 40000))
 poor() { (ulimit -u 20 && exec setpriv --reuid=$user --clear-groups "$@"); }
 chmod 777 "$work"
 if [ "$(id -u)" = 0 ] && poor test -x "$lm" 2> /dev/null && poor test -w "$work" && poor "$lm" --version > /dev/null; then
-    refused="thread: cannot be created: .*ulimit -u .*--workers"
+    refused="thread: .*ulimit -u .*--workers"
     for input in a.jsonl a.jsonl.gz; do
         expect 3 "$refused" poor "$lm" --input $input --output-prefix poor --workers 64 --tokenizer-type ByteTokenizer
         nothing_under poor
@@ -32,7 +32,7 @@ cp a.jsonl "$odd/in.jsonl"
 prefix=$odd/out
 expect 0 '' "$lm" --input "$odd/in.jsonl" --output-prefix "$prefix" --json --tokenizer-type ByteTokenizer --resume
 python3 -c 'import json; assert json.load(open("out"))["prefixes"] == ["name\ufffd/out_text_document"]'
-expect 0 'complete' "$lm" --input "$odd/in.jsonl" --output-prefix "$prefix" --tokenizer-type ByteTokenizer --resume
+expect 0 'note: .*complete' "$lm" --input "$odd/in.jsonl" --output-prefix "$prefix" --tokenizer-type ByteTokenizer --resume
 for verb in info verify; do
     expect 0 '' "$lm" $verb "${prefix}_text_document" --json
     python3 -c 'import json; assert json.load(open("out"))["prefix"] == "name\ufffd/out_text_document"'
@@ -47,8 +47,8 @@ expect 0 '' "$lm" --input "$odd/in.jsonl" --output-prefix "$odd/hf" --tokenizer-
 expect 0 '' "$lm" merge --output-prefix "$odd/merged" "${prefix}_text_document" "$odd/killed_text_document"
 
 # Strings in JSON must be text.
-expect 2 'is not valid UTF-8' "$lm" train-tokenizer --input a.jsonl --vocab-size 300 --special-tokens $'\xff' --output bad
-expect 2 'is not valid UTF-8, so no line can have this key' "$lm" --input a.jsonl --output-prefix bad --json-keys $'te\xffxt'
+expect 2 '--special-tokens: .*UTF-8' "$lm" train-tokenizer --input a.jsonl --vocab-size 300 --special-tokens $'\xff' --output bad
+expect 2 '--json-keys: .*UTF-8' "$lm" --input a.jsonl --output-prefix bad --json-keys $'te\xffxt'
 nothing_under bad
 
 # Half a character in a member that is not requested; a format that predates xz.
@@ -98,23 +98,26 @@ from() { "${@:2}" < "$1"; }
 for rule in fail skip replace; do
     args=(--output-prefix bad --tokenizer-type ByteTokenizer --workers 2 --quiet --on-bad-line "$rule")
     for input in flipped.jsonl.* stored.jsonl.gz; do
-        expect 3 "$input: the (gzip|xz|zstd) data is corrupt" "$lm" --input "$input" "${args[@]}"
-        expect 3 'standard input: the (gzip|xz|zstd) data is corrupt' from "$input" "$lm" --input - "${args[@]}"
+        expect 3 " $input: .*(gzip|xz|zstd) .*corrupt" "$lm" --input "$input" "${args[@]}"
+        expect 3 ' standard input: .*(gzip|xz|zstd) .*corrupt' from "$input" "$lm" --input - "${args[@]}"
     done
     [ $rule != skip ] || continue
     for input in bad.jsonl.*; do
-        expect 3 "$input:4322:[0-9]+: not valid JSON" "$lm" --input "$input" "${args[@]}"
-        expect 3 'standard input:4322:[0-9]+: not valid JSON' from "$input" "$lm" --input - "${args[@]}"
-        ! grep -q 'reading the rest' err || fail "a note of a short while: $(cat err)"
+        expect 3 " $input:4322:[0-9]+: " "$lm" --input "$input" "${args[@]}"
+        expect 3 ' standard input:4322:[0-9]+: ' from "$input" "$lm" --input - "${args[@]}"
+        ! grep -q 'note: ' err || fail "a note of a short while: $(cat err)"
     done
     nothing_under bad_text
-    expect 3 'stored.jsonl.gz: the gzip data is corrupt' "$lm" train-tokenizer --input stored.jsonl.gz --vocab-size 300 --output bad_tok --on-bad-line $rule
-    expect 3 'standard input: the gzip data is corrupt' from stored.jsonl.gz "$lm" train-tokenizer --input - --vocab-size 300 --output bad_tok --on-bad-line $rule
+    expect 3 ' stored.jsonl.gz: .*gzip .*corrupt' \
+        "$lm" train-tokenizer --input stored.jsonl.gz --vocab-size 300 --output bad_tok --on-bad-line $rule
+    expect 3 ' standard input: .*gzip .*corrupt' \
+        from stored.jsonl.gz "$lm" train-tokenizer --input - --vocab-size 300 --output bad_tok --on-bad-line $rule
 done
 # Corruption after a bad line of another file; a note is printed before the long check.
-expect 3 'bad.jsonl.gz:4322:' "$lm" --input bad.jsonl.gz stored.jsonl.gz --output-prefix bad --tokenizer-type ByteTokenizer --workers 2
+expect 3 ' bad.jsonl.gz:4322:' \
+    "$lm" --input bad.jsonl.gz stored.jsonl.gz --output-prefix bad --tokenizer-type ByteTokenizer --workers 2
 { echo '{"text":5}'; yes '{"text":"some words"}' | head -c 200000000; } | gzip -1 > long.jsonl.gz || true
-expect 3 'note: long.jsonl.gz:1:9: .* reading the rest of the stream' "$lm" --input long.jsonl.gz --output-prefix bad --tokenizer-type ByteTokenizer --workers 2
+expect 3 'note: long.jsonl.gz:1:9: ' "$lm" --input long.jsonl.gz --output-prefix bad --tokenizer-type ByteTokenizer --workers 2
 grep -q '^lm-preprocess: long.jsonl.gz:1:9' err || fail "$(cat err)"
 nothing_under bad_text
 
@@ -142,16 +145,16 @@ PY
 # A line that ends the run: the message has the remedies.
 bad_line() { expect 3 "$1" "$lm" --input bad_line.jsonl --output-prefix bad_line "${@:2}"; }
 printf '{"text":"a\xff"}\n' > bad_line.jsonl
-bad_line 'not valid UTF-8: --on-bad-line replace writes U.FFFD instead, --on-bad-line skip drops the line'
+bad_line ' bad_line.jsonl:1:[0-9]+: .*--on-bad-line replace .*--on-bad-line skip'
 echo '{"title":"a"}' > bad_line.jsonl
-bad_line "there is no key 'text': --json-keys names the member that holds the text, --on-bad-line skip"
-bad_line "there is no key 'text': --json-keys names" --on-bad-line replace
+bad_line " bad_line.jsonl:1:1: .*'text': --json-keys .*--on-bad-line skip"
+bad_line " bad_line.jsonl:1:1: .*'text': --json-keys " --on-bad-line replace
 printf '{"text":' > bad_line.jsonl
-bad_line 'not valid JSON: .*: --on-bad-line skip drops such lines'
-bad_line 'not valid JSON: .*: --on-bad-line replace repairs characters only, --on-bad-line skip drops the line' --on-bad-line replace
+bad_line ' bad_line.jsonl:1:[0-9]+: .*JSON.*: --on-bad-line skip'
+bad_line ' bad_line.jsonl:1:[0-9]+: .*JSON.*: --on-bad-line replace .*--on-bad-line skip' --on-bad-line replace
 for encoding in UTF-16 UTF-16LE UTF-16BE UTF-32 UTF-32LE UTF-32BE; do
     echo '{"text":"a"}' | iconv -f UTF-8 -t $encoding > bad_line.jsonl
-    bad_line "bad_line.jsonl:1:1: the text is ${encoding%?E}: convert it to UTF-8 .iconv -f ${encoding%?E} -t UTF-8.$"
+    bad_line " bad_line.jsonl:1:1: .*${encoding%?E}: .*iconv -f ${encoding%?E} -t UTF-8.$"
 done
 nothing_under bad_line_
 
@@ -169,20 +172,21 @@ with open("grown.json", "w") as out:
                "normalizer": {"type": "Replace", "pattern": {"String": "x"}, "content": "y" * 1000000},
                "model": {"type": "BPE", "vocab": {chr(c): i for i, c in enumerate(chars)}, "merges": []}}, out)
 PY
-expect 3 "^lm-preprocess: grown.jsonl:1:10: 'text' is a number" "$lm" --input grown.jsonl --json-keys text b --output-prefix bad --tokenizer-model grown.json
+expect 3 "^lm-preprocess: grown.jsonl:1:10: 'text' " \
+    "$lm" --input grown.jsonl --json-keys text b --output-prefix bad --tokenizer-model grown.json
 for workers in 1 3; do
-    expect 3 '^lm-preprocess: grown.jsonl:42:1: the text is longer than 2.15 GB after normalization: split the text into several texts, or remove the line$' \
+    expect 3 '^lm-preprocess: grown.jsonl:42:1: .* 2.15 GB ' \
         "$lm" --input grown.jsonl --json-keys text b --output-prefix bad --tokenizer-model grown.json --on-bad-line skip --quiet --workers $workers
 done
 for rule in fail replace; do
     tail -n 2 grown.jsonl > grown2.jsonl
-    expect 3 '^lm-preprocess: grown2.jsonl:2:1: the text is longer than 2.15 GB after normalization: split the text' \
+    expect 3 '^lm-preprocess: grown2.jsonl:2:1: .* 2.15 GB ' \
         "$lm" --input grown2.jsonl --json-keys text b --output-prefix bad --tokenizer-model grown.json --on-bad-line $rule
 done
 got=0
 { echo y; head -c 3000 /dev/zero | tr '\0' x; } | "$lm" encode --tokenizer-model grown.json > out 2> err || got=$?
 [ $got = 3 ] || fail "encode of a text that grows: exit $got"
-grep -q '^lm-preprocess: standard input:2: the text is longer than 2.15 GB after normalization$' err || fail "$(cat err)"
+grep -q '^lm-preprocess: standard input:2: .* 2.15 GB [^:]*$' err || fail "$(cat err)"
 nothing_under bad_text
 
 # A stop takes effect while standard input is silent: the program ends before its input does, without leftovers.
@@ -214,7 +218,7 @@ expect 0 '' "$lm" "${twice[@]}" --json
 cp out first
 [ "$("$lm" cat twice_text_document)$("$lm" cat twice_b_document)" = $'{"text":"a"}\n{"text":"bb"}{"text":"c"}\n{"text":"cc"}' ] ||
     fail "an input or a key was lost: $("$lm" cat twice_text_document)"
-expect 0 'complete already' "$lm" "${twice[@]}" --json --resume
+expect 0 'note: twice_[^:]*: .*complete' "$lm" "${twice[@]}" --json --resume
 python3 -c '
 import json
 first, again = (json.load(open(name)) for name in ("first", "out"))
@@ -227,17 +231,17 @@ printf '{"a":"x","b":"y"}\n\n{"a":"x2","b":""}\n{"a":"","b":"y3"}\n{"a":"","b":"
 gaps=(--input gaps.jsonl --json-keys a b --output-prefix gaps --tokenizer-type ByteTokenizer --json)
 for again in '' --resume; do
     # shellcheck disable=SC2086
-    expect 0 'note: gaps_a_document: 2 of 4 documents have no tokens and were dropped: --keep-empty keeps them, and' "$lm" "${gaps[@]}" $again
+    expect 0 'note: gaps_a_document: 2 of 4 documents .*--keep-empty' "$lm" "${gaps[@]}" $again
     grep -q 'note: gaps_b_document: 2 of 4 documents' err || fail "no note of gaps_b_document: $(cat err)"
     grep -q '"documents":4,.*"left_out_documents":{"a":2,"b":2}' out || fail "statistics: $(cat out)"
 done
 expect 0 '' "$lm" "${gaps[@]}" --keep-empty --force
 grep -q '"left_out_documents":{"a":0,"b":0}' out || fail "statistics: $(cat out)"
-! grep 'were dropped' err || fail "--keep-empty leaves out"
+! grep 'note: gaps_' err || fail "--keep-empty leaves out"
 expect 0 '' "$lm" "${gaps[@]}" --force --quiet
 [ ! -s err ] || fail "--quiet: $(cat err)"
 : > gaps_a_document.idx
-expect 3 '^lm-preprocess: gaps_a_document.idx: is empty' "$lm" info gaps_a_document
-expect 2 'vocab-size: must be at least 1' "$lm" verify twice_text_document --vocab-size 0
-expect 2 'num-workers: use --workers, which' "$lm" --input one.jsonl --output-prefix bad --num-workers 2
-expect 2 'max-documents: all documents are encoded' "$lm" --input one.jsonl --output-prefix bad --max-documents 2
+expect 3 '^lm-preprocess: gaps_a_document.idx: .*empty' "$lm" info gaps_a_document
+expect 2 '--vocab-size: .*1, got 0' "$lm" verify twice_text_document --vocab-size 0
+expect 2 '--num-workers: .*--workers' "$lm" --input one.jsonl --output-prefix bad --num-workers 2
+expect 2 '--max-documents: ' "$lm" --input one.jsonl --output-prefix bad --max-documents 2

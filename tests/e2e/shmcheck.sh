@@ -19,15 +19,15 @@ gives() {
 # Only the first process on a host prints.
 OMPI_COMM_WORLD_LOCAL_RANK=0 gives 0 /dev/shm --warn 100% --crit 100%
 OMPI_COMM_WORLD_LOCAL_RANK=1 gives 0 '^$' --warn 100% --crit 100%
-gives 2 '^lm-shmcheck: --warn: 99% is above --crit 10%' --warn 99% --crit 10%
-gives 2 '^lm-shmcheck: --warn: 101 is not between 0 and 100 %' --warn 101%
-gives 2 '^lm-shmcheck: --remove: needs --stale' --remove
-gives 2 '^lm-shmcheck: --name: needs --stale' --name 'psm_*'
-gives 2 "^lm-shmcheck: --user: 'no-such-user' is not a user" --stale --user no-such-user
-gives 2 '^lm-shmcheck: --watch: cannot be combined' --watch 1s --limits
+gives 2 '^lm-shmcheck: --warn: 99% .*--crit 10%' --warn 99% --crit 10%
+gives 2 '^lm-shmcheck: --warn: 101 .*100 %' --warn 101%
+gives 2 '^lm-shmcheck: --remove: .*--stale' --remove
+gives 2 '^lm-shmcheck: --name: .*--stale' --name 'psm_*'
+gives 2 "^lm-shmcheck: --user: 'no-such-user' " --stale --user no-such-user
+gives 2 '^lm-shmcheck: --watch: .*--limits' --watch 1s --limits
 gives 2 '^lm-shmcheck: --min-size: ' --min-size 5lightyears
 
-gives 2 '^lm-shmcheck: --summary: cannot be combined' --summary --json
+gives 2 '^lm-shmcheck: --summary: .*--stale' --summary --json
 
 if [ "${LM_PRIVATE_SHM-}" != yes ]; then
     # The samples of many hosts are summarized in one line for each finding.
@@ -58,10 +58,10 @@ if [ "${LM_PRIVATE_SHM-}" != yes ]; then
     summary 0 '^1 host: 1 ok' --hosts-expected 1
     summary 1 '^missing: 2 of 3 hosts$' --hosts-expected 3
     summary 1 '^missing: 3 hosts: b,n\[08-09\]$' --hosts-expected 'n[08-09],a,b'
-    summary 2 "^lm-shmcheck: --hosts-expected: 'n\[' is neither a number nor a list of hosts" --hosts-expected 'n['
-    summary 2 "^lm-shmcheck: --hosts-expected: 'n\[5-1\]' is neither" --hosts-expected 'n[5-1]'
-    summary 2 '^lm-shmcheck: --hosts-expected: is empty: give a number or a list of hosts$' --hosts-expected ''
-    gives 2 '^lm-shmcheck: --hosts-expected: needs --summary' --hosts-expected 3
+    summary 2 "^lm-shmcheck: --hosts-expected: 'n\[' " --hosts-expected 'n['
+    summary 2 "^lm-shmcheck: --hosts-expected: 'n\[5-1\]' " --hosts-expected 'n[5-1]'
+    summary 2 '^lm-shmcheck: --hosts-expected: .*empty' --hosts-expected ''
+    gives 2 '^lm-shmcheck: --hosts-expected: .*--summary' --hosts-expected 3
     streamed=$(mktemp)
     trap 'rm -f "$many" "$streamed"' EXIT
     # The second host answers only after the summary of the first one was printed.
@@ -103,14 +103,14 @@ gives 0 "^$host +/dev/shm +8\.00 MiB +0 B +8\.00 MiB +0% +[0-9]+% +" --min-size 
 gives 0 '^memory of the control group ' --limits
 gives 0 '"kind":"limits","memlock_soft":' --limits --json
 gives 0 '^stress: 6\.00 MiB of 6\.00 MiB allocated and touched' --stress 6MiB
-gives 1 "/dev/shm: not tried: the file system has 8\.00 MiB free, less than the requested 64\.0 MiB" --stress 64MiB
+gives 1 "/dev/shm: not tried: .*8\.00 MiB .*64\.0 MiB" --stress 64MiB
 gives 1 '"touched":0,.*"passed":false' --stress 64MiB --json
 # More than the host's memory is refused before anything is written: a write would fail at the
 # limit on the size of files.
 mount -t tmpfs -o remount,size=1T /dev/shm
 (
     ulimit -f 8192
-    gives 1 '/dev/shm: not tried: 900 GiB exceeds the safe amount of ' --stress 900GiB
+    gives 1 '/dev/shm: not tried: 900 GiB ' --stress 900GiB
 ) || exit 1
 mount -t tmpfs -o remount,size=8M /dev/shm
 [ -z "$(ls -A /dev/shm)" ] || die "--stress left a file"
@@ -136,7 +136,7 @@ gives 0 '^ +1\.00 MiB +root +/dev/shm/held +not open'
 gives 0 ' 1$' --stale
 mv /dev/shm/held /dev/shm/nccl-aB3dEf
 gives 1 '^ +1\.00 MiB +root +/dev/shm/nccl-aB3dEf +DEAD' --stale
-gives 1 'nccl-aB3dEf: not removed: it changed less than 60 s ago' --stale --remove
+gives 1 'nccl-aB3dEf: not removed: .*60 s' --stale --remove
 gives 0 ' 1 dead ' --stale --older 30m --remove
 gives 0 ' 1 dead ' --stale --user nobody --remove
 touch -d '1 hour ago' /dev/shm/nccl-aB3dEf
@@ -159,7 +159,7 @@ gives 0 'corpus.bin: removed' --stale --name 'stage/*' --remove
 rm -r /dev/shm/run /dev/shm/stage
 
 head -c 7500000 /dev/zero >/dev/shm/psm_0123abcd
-gives 1 "warning: $host: /dev/shm: 89\.5 % of its bytes are used \(warning from 80 %\)"
+gives 1 "warning: $host: /dev/shm: 89\.5 % .*bytes .*\(warning from 80 %\)"
 gives 1 '"health":"critical","reason":"89\.5 % of its bytes are used \(critical from 85 %\)"' \
     --crit 85 --json
 gives 0 ' 1, 1 dead ' --warn 90% --crit 95%

@@ -9,8 +9,8 @@ here=$(dirname "$(realpath "$0")")
 # shellcheck source=tests/e2e/mpirun.bash
 . "$here/mpirun.bash"
 
-expect 2 "only --node checks paths" lm-shmcheck "$work"
-expect 2 "cannot be combined" lm-shmcheck --node --stale
+expect 2 " $work: .*--node" lm-shmcheck "$work"
+expect 2 "--node: .*--json" lm-shmcheck --node --stale
 expect 1 "" lm-shmcheck --node "$work" "$work/missing"
 grep -Eq "^$(hostname) +[+-]0\.0.* 1/2$" out || fail "table: $(cat out)"
 grep -q "^$(hostname): .*missing" out || fail "no missing directory: $(cat out)"

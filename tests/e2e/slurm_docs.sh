@@ -190,7 +190,7 @@ END
             ;;
         *"eta run/log.json --max-age"*)
             # The training was cancelled, so its last line is old.
-            expect 1 'the last line is .* old' eval "$command"
+            expect 1 ' last line .*old' eval "$command"
             grep -Eq '^restarts +1' out || fail "$1: $(cat out)"
             ;;
         *"eta --follow"* | *"eta --why"*)

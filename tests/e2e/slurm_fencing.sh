@@ -61,7 +61,7 @@ cut() (
     [ -z "$(late_saves)" ] || fail "saves of the old ranks: $(late_saves)"
     if [ "$2" = 1 ]; then
         # All old ranks are on the lost node: they continued to train, and stopped at their next save.
-        wait_for 60 "the old ranks live on" grep -q 'a newer run (generation 2' "$job.$lost.log"
+        wait_for 60 "the old ranks live on" grep -q '(generation 2' "$job.$lost.log"
     fi
     heal "$lost"
     sleep 15

@@ -49,7 +49,7 @@ paste <(sed -nE 's/.*lm loss: ([^ ]+).*/\1/p' second.log) <(sed -nE 's/.*lm loss
     awk '{ d = $1 - $2; if (d < 0) d = -d; if (d > 1e-4 * $1) exit 1 }' || fail "another micro-batch, other samples"
 
 # A finished training; ways to stop.
-expect 0 'finished already' lm-train "${args[@]}" --load whole
+expect 0 'note: .*finished' lm-train "${args[@]}" --load whole
 expect 0 '' lm-train "${args[@]}" --exit-iteration 7 --save stop
 [ "$(head -n1 stop/latest)" = global_step7 ] || fail "--exit-iteration"
 expect 0 '' lm-train "${args[@]}" --exit-samples 60 --save stop --load stop
@@ -74,7 +74,7 @@ until grep -q 'SIGUSR2: after iteration' signal.err; do
 done
 kill -USR1 $pid; code=0; wait $pid || code=$?
 [ $code = 75 ] || fail "SIGUSR1: exit $code: $(cat signal.err)"
-grep -q 'SIGUSR1: stopped after iteration .* of .*: rerun the same command with --load signal to resume$' signal.err || fail "SIGUSR1: not said"
+grep -q 'SIGUSR1: .*iteration .*: .*--load signal ' signal.err || fail "SIGUSR1: not said"
 # A storm of signals: no signal frame overwrites the heap, where generated code sometimes keeps the stack
 # pointer.
 lm-train --num-layers 4 --hidden-size 64 --num-attention-heads 4 --seq-length 64 --micro-batch-size 2 \
@@ -88,7 +88,7 @@ while kill -USR2 $pid 2>/dev/null; do sleep 0.002; done
 code=0; wait $pid || code=$?
 [ $code = 0 ] || fail "a storm of SIGUSR2: exit $code: $(tail -1 storm.err)"
 expect 75 'resuming after iteration' lm-train "${args[@]}" --save signal --load signal --train-iters 1_000_000 --exit-interval 1
-grep -q -- '--exit-interval 1: stopped after iteration .* of .*: rerun the same command to resume$' err || fail "$(cat err)"
+grep -q -- '--exit-interval 1: .*iteration .*: [^-]*$' err || fail "$(cat err)"
 # --quiet prints no plan; the log file has the plan.
 expect 75 '' lm-train "${args[@]}" --save signal --load signal --train-iters 1_000_000 --exit-interval 1 --quiet --log-file quiet.log
 [ ! -s err ] || fail "--quiet: $(cat err)"
@@ -133,11 +133,11 @@ run words.log lm-train "${short[@]}" --train-data-path 0.3 data_text_document 0.
     --valid-data-path other_text_document
 run file.log lm-train "${short[@]}" --per-split-data-args-path splits.json
 diff <(values words.log) <(values file.log) || fail "--per-split-data-args-path"
-expect 2 '--data-args-path: cannot be combined with --data-path' lm-train "${short[@]}" --data-args-path blend.txt --data-path data_text_document
-expect 2 '--per-split-data-args-path: cannot be combined with --train-data-path' lm-train "${short[@]}" \
+expect 2 '--data-args-path: .*--data-path' lm-train "${short[@]}" --data-args-path blend.txt --data-path data_text_document
+expect 2 '--per-split-data-args-path: .*--train-data-path' lm-train "${short[@]}" \
     --per-split-data-args-path splits.json --valid-data-path data_text_document
 printf '{"train": 5}' >splits.json
-expect 3 'splits.json: ' lm-train "${short[@]}" --per-split-data-args-path splits.json
+expect 3 ' splits.json: ' lm-train "${short[@]}" --per-split-data-args-path splits.json
 
 # Skipped batches, in one run or across a stop: the same samples, the same end.
 skip=(--skip-train-iteration-range 3-5 8-8 --exit-iteration 10)
@@ -182,11 +182,11 @@ grep -Eq "${stamp}lm-train: note: --exit-iteration" log.txt || fail "--log-file:
 # Usage errors.
 one_line() { [ "$(grep -vc "^Try 'lm-train --help'" err)" = 1 ] || fail "more than one line: $(cat err)"; }
 wrong() { expect "$@"; one_line; }
-wrong 2 'lm-train: --num-attention-heads: 5 does not divide' lm-train "${args[@]}" --num-attention-heads 5
-wrong 2 'lm-train: nowhere: no such dataset: nowhere.idx does not exist' lm-train "${args[@]}" --data-path nowhere
-wrong 2 'seq-length' lm-train "${args[@]}" --seq-length 1000000 --split 100
+wrong 2 'lm-train: --num-attention-heads: 5 ' lm-train "${args[@]}" --num-attention-heads 5
+wrong 2 'lm-train: nowhere: .*nowhere.idx' lm-train "${args[@]}" --data-path nowhere
+wrong 2 'lm-train: --seq-length: ' lm-train "${args[@]}" --seq-length 1000000 --split 100
 wrong 2 'lm-train: --lr: ' lm-train "${model[@]}" --micro-batch-size 1 --train-iters 3 --data-path data_text_document
-wrong 2 'lm-train: --micro-batch-size: is missing' lm-train "${model[@]}" --train-iters 3 --lr 1e-3 --data-path data_text_document
+wrong 2 'lm-train: --micro-batch-size: .*missing' lm-train "${model[@]}" --train-iters 3 --lr 1e-3 --data-path data_text_document
 # A plan lists all errors, and no consequences of them.
 named() { # named FLAGS COMMAND...: expects exit 2, and errors of exactly these flags
     local flags=$1
@@ -199,37 +199,37 @@ named --micro-batch-size lm-train --model gpt2-124m "${plan[@]}"
 named '--micro-batch-size --num-layers' lm-train "${plan[@]}"
 named --num-attention-heads lm-train --model gpt2-124m --hidden-size 500 --micro-batch-size 2 "${plan[@]}"
 named '--num-query-groups --lr' lm-train --model gpt2-124m --num-query-groups 3 --micro-batch-size 2 --mock-data --train-iters 3 --dry-run
-wrong 2 'missing: --load: no such directory' lm-train "${args[@]}" --load missing
-wrong 2 '--hidden-size' lm-train "${args[@]}" --hidden-size 64 --load whole
-wrong 2 'unknown option' lm-train "${args[@]}" --hiden-size 64
+wrong 2 'lm-train: missing: --load: ' lm-train "${args[@]}" --load missing
+wrong 2 'lm-train: .*--hidden-size' lm-train "${args[@]}" --hidden-size 64 --load whole
+wrong 2 'lm-train: --hiden-size: ' lm-train "${args[@]}" --hiden-size 64
 wrong 2 '--bf16' lm-train "${args[@]}" --bf16 --fp16
 wrong 2 '--tensor-model-parallel-size' lm-train "${args[@]}" --tensor-model-parallel-size 2
 wrong 2 '--global-batch-size|batch' lm-train "${args[@]}" --global-batch-size 7
 wrong 2 '--save-interval' lm-train "${args[@]}" --save-interval 5
 cp data_text_document.bin short.bin; cp data_text_document.idx short.idx; truncate -s -10 short.bin
-wrong 3 'short.bin' lm-train "${args[@]}" --data-path short --vocab-size 300
+wrong 3 'lm-train: short.bin: ' lm-train "${args[@]}" --data-path short --vocab-size 300
 cp data_text_document.bin cut.bin; head -c 100 data_text_document.idx >cut.idx
-wrong 3 'cut.idx' lm-train "${args[@]}" --data-path cut --vocab-size 300
+wrong 3 'lm-train: cut.idx: ' lm-train "${args[@]}" --data-path cut --vocab-size 300
 wrong 2 'vocab' lm-train "${args[@]}" --vocab-size 100
 
 # A loss that is not finite is noticed in its step, in fp32 too.
-expect 4 'lm-train: iteration [0-9]+: loss .* not both finite' lm-train "${args[@]}" --lr 1e38 --clip-grad 0 --lr-warmup-iters 0
+expect 4 'lm-train: iteration [0-9]+: loss ' lm-train "${args[@]}" --lr 1e38 --clip-grad 0 --lr-warmup-iters 0
 
 # A directory of another run, or of another program, is not treated as an empty one.
-wrong 2 '--save: holds checkpoints of a run already' lm-train "${args[@]}" --save whole
+wrong 2 'lm-train: whole: --save: ' lm-train "${args[@]}" --save whole
 mkdir foreign; echo '{}' >foreign/config.json
-wrong 2 '--load: holds no checkpoint, but other files' lm-train "${args[@]}" --load foreign
+wrong 2 'lm-train: foreign: --load: ' lm-train "${args[@]}" --load foreign
 mkdir empty
-wrong 2 '--load: holds no checkpoint with weights: import a Hugging Face model' lm-train "${args[@]}" --load empty --finetune
-expect 0 'starting from iteration 0' lm-train "${args[@]}" --load empty --exit-iteration 1
-wrong 2 '--exit-interval: needs --save' lm-train "${args[@]}" --exit-interval 3
-expect 2 '^lm-train: --save: .*cannot be written|is not a directory' lm-train "${args[@]}" --save corpus.jsonl --dry-run
+wrong 2 'lm-train: empty: --load: .*weights' lm-train "${args[@]}" --load empty --finetune
+expect 0 'note: empty: .*iteration 0' lm-train "${args[@]}" --load empty --exit-iteration 1
+wrong 2 '--exit-interval: .*--save' lm-train "${args[@]}" --exit-interval 3
+expect 2 '^lm-train: .*corpus.jsonl' lm-train "${args[@]}" --save corpus.jsonl --dry-run
 expect 2 '^lm-train: --log-file: .*nodir' lm-train "${args[@]}" --log-file nodir/log --dry-run
 wrong 2 '--hidden-size' lm-train "${args[@]}" --hidden-size 1_000_000_000
 code=0
 lm-train "${args[@]}" --save full --exit-iteration 4 >/dev/full 2>err || code=$?
 [ -f full/global_step4/manifest.json ] || fail "a full standard output ends the training: $(cat err)"
-expect 0 'warning: /dev/full: .*training continues without this log' timeout -s KILL 60 \
+expect 0 'warning: /dev/full: ' timeout -s KILL 60 \
     lm-train "${args[@]}" --save full_log --exit-iteration 4 --log-file /dev/full
 
 # A corrupt checkpoint: the newest complete one is loaded, with a warning.
@@ -245,7 +245,7 @@ if [ "$(id -u)" = 0 ] && mkdir disk && mount -t tmpfs -o size=300k tmpfs disk 2>
     lm-train "${args[@]}" --save disk --save-retry 0 >/dev/null 2>err || code=$?
     ls disk >listing; umount disk
     [ $code = 3 ] || fail "full disk: exit $code: $(cat err)"
-    grep -q 'disk/global_step40: NOT SAVED: disk: .* are free, but a checkpoint needs' err || fail "full disk: $(cat err)"
+    grep -q ' disk/global_step40: NOT SAVED: disk: ' err || fail "full disk: $(cat err)"
     ! grep -q '^global_step40$' listing || fail "full disk: something under the final name"
 else
     echo "skipped: a full disk: no tmpfs can be mounted"

@@ -39,8 +39,9 @@ run stages.log lm-train "${args[@]}" "${stages[@]}" --exit-iteration 5
 [ "$(sed -nE 's/.*curriculum seqlen: +([0-9]+) .*/\1/p' stages.log | tr '\n' ' ')" = "5 5 5 48 48 " ] || fail "fixed_discrete"
 run cut.json lm-train "${args[@]}" "${stages[@]}" --show-samples 17-18
 [ "$(jq -c '[.iteration, ([.pieces[].tokens] | add)]' cut.json | tr '\n' ' ')" = "[3,6] [4,49] " ] || fail "a cut sample: $(cat cut.json)"
-expect 2 '--curriculum-total-steps: is missing' lm-train "${args[@]}" --curriculum-learning-type seqlen --curriculum-min-difficulty 8
-expect 2 '--curriculum-min-difficulty: 4 is not between' lm-train "${args[@]}" "${grow[@]}" --curriculum-min-difficulty 4
+expect 2 '--curriculum-total-steps: .*missing' \
+    lm-train "${args[@]}" --curriculum-learning-type seqlen --curriculum-min-difficulty 8
+expect 2 '--curriculum-min-difficulty: 4 ' lm-train "${args[@]}" "${grow[@]}" --curriculum-min-difficulty 4
 
 # The same settings from a DeepSpeed configuration.
 cat >ds.json <<'END'
@@ -51,48 +52,51 @@ END
 run deepspeed.log lm-train "${args[@]}" --lr-decay-tokens 4000 --deepspeed --deepspeed_config ds.json
 diff <(values curriculum.log) <(values deepspeed.log) || fail "--deepspeed_config: another run"
 sed 's/"min_difficulty": 8/"min_difficulty": 4/' ds.json >low.json
-expect 2 'curriculum_learning: min_difficulty: 4 is not between difficulty_step 8 and' \
+expect 2 ' low.json: curriculum_learning: min_difficulty: 4 .* 8 ' \
     lm-train "${args[@]}" --lr-decay-tokens 4000 --deepspeed_config low.json
-grep -q 'ds.json: these keys have no effect here and are ignored: steps_per_print' deepspeed.log.err || fail "--deepspeed_config: nothing noted"
-expect 2 'ds.json: train_batch_size: is 6, but --global-batch-size is 8' lm-train "${args[@]}" --global-batch-size 8 --deepspeed_config ds.json
+grep -q 'note: ds.json: .*ignored: steps_per_print' deepspeed.log.err || fail "--deepspeed_config: nothing noted"
+expect 2 ' ds.json: train_batch_size: .*6, .*--global-batch-size .*8' \
+    lm-train "${args[@]}" --global-batch-size 8 --deepspeed_config ds.json
 
 jq '.optimizer = {}' ds.json >bad.json
-expect 2 'bad.json: optimizer: is not supported' lm-train "${args[@]}" --deepspeed_config bad.json
+expect 2 ' bad.json: optimizer: ' lm-train "${args[@]}" --deepspeed_config bad.json
 jq '.zero_optimization.offload_optimizer = {"device": "cpu"} | .fp16 = {"enabled": false, "other": 1}' ds.json >more.json
 run more.log lm-train "${args[@]}" --deepspeed_config more.json --dry-run
-grep -q 'more.json: these keys have no effect here and are ignored: steps_per_print, zero_optimization.offload_optimizer$' more.log.err ||
+grep -q 'note: more.json: .*ignored: steps_per_print, zero_optimization.offload_optimizer$' more.log.err ||
     fail "a key of a block is not noted: $(cat more.log.err)"
 jq '.fp16 = {"enabled": true, "initial_scale_power": 12, "loss_scale_window": 500}' ds.json >fp16.json
 run fp16.log lm-train "${args[@]}" --deepspeed_config fp16.json --dry-run --loss-scale 12 --loss-scale-window 7
 for flag in --loss-scale --loss-scale-window; do
-    grep -q "note: fp16.json: fp16: overrides $flag$" fp16.log.err || fail "fp16: no note of $flag: $(cat fp16.log.err)"
+    grep -q "note: fp16.json: fp16: .*$flag$" fp16.log.err || fail "fp16: no note of $flag: $(cat fp16.log.err)"
 done
 echo '{"train_micro_batch_size_per_gpu": 2, "gradient_accumulation_steps": 3}' >alone.json
-expect 2 'alone.json: gradient_accumulation_steps: needs a batch size: give train_batch_size' \
+expect 2 ' alone.json: gradient_accumulation_steps: .*train_batch_size' \
     lm-train "${model[@]}" --data-path data_text_document --micro-batch-size 2 --train-iters 2 --lr 1 --deepspeed_config alone.json
 
 jq '.gradient_accumulation_steps = 7' ds.json >seven.json
-expect 2 'seven.json: gradient_accumulation_steps: is 7, but the batch size 6' lm-train "${args[@]}" --deepspeed_config seven.json
+expect 2 ' seven.json: gradient_accumulation_steps: .*7, .* 6' lm-train "${args[@]}" --deepspeed_config seven.json
 jq '.gradient_accumulation_steps = 1' ds.json >one.json
-expect 2 'one.json: gradient_accumulation_steps: is 1, but a batch of 6 is 3 micro-batches of 2 on each of 1' \
+expect 2 ' one.json: gradient_accumulation_steps: .*1, .* 6 .* 3 micro-batches of 2 ' \
     lm-train "${args[@]}" --deepspeed_config one.json
 jq '.gradient_accumulation_steps = 3' ds.json >three.json
 run three.log lm-train "${args[@]}" --deepspeed_config three.json --dry-run
 jq '.fp16 = {"enabld": true}' ds.json >slip.json
-expect 2 'slip.json: fp16: enabld: unknown key: did you mean enabled' lm-train "${args[@]}" --deepspeed_config slip.json
+expect 2 ' slip.json: fp16: enabld: .* enabled' lm-train "${args[@]}" --deepspeed_config slip.json
 jq '.gradient_cliping = 1' ds.json >slip.json
-expect 2 'slip.json: gradient_cliping: unknown key: did you mean gradient_clipping' lm-train "${args[@]}" --deepspeed_config slip.json
+expect 2 ' slip.json: gradient_cliping: .* gradient_clipping' lm-train "${args[@]}" --deepspeed_config slip.json
 
 # No flag is ignored silently.
-expect 2 '--curriculum-total-steps: needs --curriculum-learning-type' lm-train "${args[@]}" --curriculum-total-steps 5
-expect 2 '--curriculum-total-steps: needs --curriculum-learning-type' \
+expect 2 '--curriculum-total-steps: .*--curriculum-learning-type' lm-train "${args[@]}" --curriculum-total-steps 5
+expect 2 '--curriculum-total-steps: .*--curriculum-learning-type' \
     lm-train "${args[@]}" --deepspeed_config ds.json --curriculum-total-steps 5
-expect 2 '--curriculum-max-steps: needs --curriculum-schedule fixed_discrete' lm-train "${args[@]}" "${grow[@]}" --curriculum-max-steps 5
-expect 2 '--curriculum-root-degree: needs --curriculum-schedule fixed_root' lm-train "${args[@]}" "${grow[@]}" --curriculum-root-degree 3
-expect 2 '--curriculum-min-difficulty: needs --curriculum-schedule fixed_linear or' \
+expect 2 '--curriculum-max-steps: .*--curriculum-schedule fixed_discrete' \
+    lm-train "${args[@]}" "${grow[@]}" --curriculum-max-steps 5
+expect 2 '--curriculum-root-degree: .*--curriculum-schedule fixed_root' \
+    lm-train "${args[@]}" "${grow[@]}" --curriculum-root-degree 3
+expect 2 '--curriculum-min-difficulty: .*--curriculum-schedule fixed_linear' \
     lm-train "${args[@]}" "${stages[@]}" --curriculum-min-difficulty 8
-expect 2 '--split: needs --data-path' lm-train "${model[@]}" "${schedule[@]}" --train-data-path data_text_document --split 9,1,0
-expect 2 '--save-schedule: cannot be combined with --save-interval' lm-train "${args[@]}" --save x --save-interval 2 --save-schedule 2@4,3
+expect 2 '--split: .*--data-path' lm-train "${model[@]}" "${schedule[@]}" --train-data-path data_text_document --split 9,1,0
+expect 2 '--save-schedule: .*--save-interval' lm-train "${args[@]}" --save x --save-interval 2 --save-schedule 2@4,3
 run quiet.log lm-train "${args[@]}" --dry-run --lr-wsd-decay-iters 3 --data-cache-path cache \
     --bf16 --loss-scale 128 --hysteresis 3 --sequence-parallel --rotary-base 500
 for flag in --lr-wsd-decay-iters --data-cache-path --loss-scale --hysteresis --sequence-parallel --rotary-base; do
@@ -105,11 +109,11 @@ for flag in --position-embedding-type --hysteresis; do
     grep -q "^lm-train: note: $flag: ignored: " quiet.log.err || fail "no note of $flag: $(cat quiet.log.err)"
 done
 grep -q '^ > architecture rope positions, LayerNorm, ' quiet.log || fail "the plan's architecture: $(cat quiet.log)"
-expect 2 '--loss-scale: 1e-40 is less than 5.96046e-08' lm-train "${args[@]}" --fp16 --loss-scale 1e-40
-expect 2 '--ffn-hidden-size: its default with --swiglu' lm-train "${args[@]}" --hidden-size 16 --swiglu
-expect 2 '--layernorm-epsilon: must be from' lm-train "${args[@]}" --layernorm-epsilon 1e-300
+expect 2 '--loss-scale: 1e-40 .*5.96046e-08' lm-train "${args[@]}" --fp16 --loss-scale 1e-40
+expect 2 '--ffn-hidden-size: .*--swiglu' lm-train "${args[@]}" --hidden-size 16 --swiglu
+expect 2 '--layernorm-epsilon: ' lm-train "${args[@]}" --layernorm-epsilon 1e-300
 run skipped.log lm-train "${args[@]}" --fp16 --loss-scale 1e30 --eval-iters 0
-grep -q 'fp16 gradient overflow in every iteration of this run (20): no weight' skipped.log.err || fail "nothing says that all was skipped: $(cat skipped.log.err)"
+grep -q 'warning: .*every iteration .*(20)' skipped.log.err || fail "nothing says that all was skipped: $(cat skipped.log.err)"
 
 # The run writes as many checkpoints as the plan states, including the one at the end.
 run saves.log lm-train "${args[@]}" --save saves --save-interval 8 --eval-iters 0
@@ -125,11 +129,11 @@ run ends.log lm-train "${args[@]}" --save ends --save-interval 8 --eval-iters 0 
 [ "$(find ends -name 'global_step*' | wc -l)" = 2 ] || fail "ends: $(ls ends)"
 
 # Data of another tokenizer than the given one.
-expect 2 'data_text_document.json: the tokenizer of the data is ByteTokenizer with end-of-document id 256, but the given tokenizer has' \
+expect 2 ' data_text_document.json: .*ByteTokenizer .*256, ' \
     lm-train "${args[@]}" --tokenizer-type GPT2BPETokenizer
 jq '.eod_id = null' data_text_document.json >side && mv data_text_document.json kept.json && mv side data_text_document.json
 run other.log lm-train "${args[@]}" --tokenizer-type GPT2BPETokenizer --dry-run
-grep -q 'warning: data_text_document.json: the tokenizer file of the data (ByteTokenizer, 257 ids) differs from the given tokenizer file (50257 ids): check' \
+grep -q 'warning: data_text_document.json: .*(ByteTokenizer, 257 ids) .*(50257 ids)' \
     other.log.err || fail "another tokenizer: $(cat other.log.err)"
 mv kept.json data_text_document.json
 
@@ -137,7 +141,7 @@ mv kept.json data_text_document.json
 run tested.log lm-train "${args[@]}" --split 8,1,1
 [ "$(grep -c 'test loss at the end of training for test data | lm loss value: ' tested.log)" = 1 ] || fail "no test: $(tail -5 tested.log)"
 ! grep 'test data' curriculum.log || fail "a test on an empty set"
-expect 2 'test split of data_text_document is empty' lm-train "${args[@]}" --split 99,1,0.0001
+expect 2 '--split: .*test split .*data_text_document' lm-train "${args[@]}" --split 99,1,0.0001
 lm-train "${args[@]}" --split 8,1,1 --exit-iteration 19 >early.log 2>/dev/null
 ! grep 'test data' early.log || fail "a test before the end"
 groups=(--train-weighted-split-paths "train: 1 0:0.8 data_text_document"
@@ -153,11 +157,11 @@ grep -q 'test loss at the end' own.log || fail "--test-data-path"
 ramp=(--train-iters 20 --global-batch-size 6 --rampup-batch-size 2 2 8)
 stops ramp.log lm-train "${args[@]}" "${ramp[@]}" --save ramp --exit-interval 2
 run same.log lm-train "${args[@]}" "${ramp[@]}" --load ramp --exit-iteration 3
-! grep 'when the checkpoint was written' same.log.err || fail "a change that is none"
+[ "$(noted same.log.err)" = --exit-iteration ] || fail "a change that is none"
 run changed.log lm-train "${args[@]}" "${ramp[@]}" --load ramp --exit-iteration 3 --rampup-batch-size 2 2 12 --lr 2e-3 \
     --override-opt_param-scheduler --skip-train-iteration-range 5-6 --curriculum-learning-type seqlen --curriculum-min-difficulty 8 --curriculum-total-steps 10
-for text in 'rampup-batch-size: was \[2,2,8\] when the checkpoint was written, is \[2,2,12\] now' \
-    'lr: was 0.003 when' 'skip-train-iteration-range: was not given when .*, is \["5-6"\]' 'curriculum-learning-type: was not given'; do
+for text in 'rampup-batch-size: .*\[2,2,8\] .*\[2,2,12\]' \
+    'lr: .*0.003 ' 'skip-train-iteration-range: .*\["5-6"\]' 'curriculum-learning-type: '; do
     grep -q "note: --$text" changed.log.err || fail "not noted: $text: $(cat changed.log.err)"
 done
 
@@ -165,20 +169,20 @@ done
 scale=(--train-iters 20 --fp16 --initial-loss-scale 1024 --loss-scale-window 50 --eval-iters 0)
 stops scale.log lm-train "${args[@]}" "${scale[@]}" --save scale --exit-interval 2
 run same.log lm-train "${args[@]}" "${scale[@]}" --load scale --exit-iteration 3
-! grep 'when the checkpoint was written\|ignored' same.log.err || fail "a change of the scale that is none"
+[ "$(noted same.log.err)" = --exit-iteration ] || fail "a change of the scale that is none"
 run changed.log lm-train "${args[@]}" "${scale[@]}" --load scale --exit-iteration 3 --loss-scale-window 60 --hysteresis 3 \
     --min-loss-scale 2 --initial-loss-scale 2048
-for text in 'loss-scale-window: was 50 when' 'hysteresis: was 2 when' 'min-loss-scale: was 1 when' \
-    "initial-loss-scale: ignored: resuming with the checkpoint's loss scale of 1024"; do
+for text in 'loss-scale-window: .*50 ' 'hysteresis: .*2 ' 'min-loss-scale: .*1 ' \
+    'initial-loss-scale: ignored: .* 1024'; do
     grep -q "note: --$text" changed.log.err || fail "not noted: $text: $(cat changed.log.err)"
 done
 run changed.log lm-train "${args[@]}" "${scale[@]}" --load scale --exit-iteration 3 --loss-scale 512
-grep -q 'note: --loss-scale: was not given when .*, is 512 now' changed.log.err || fail "--loss-scale: $(cat changed.log.err)"
+grep -q 'note: --loss-scale: .* 512 ' changed.log.err || fail "--loss-scale: $(cat changed.log.err)"
 run changed.log lm-train "${args[@]}" --train-iters 20 --eval-iters 0 --bf16 --load scale --exit-iteration 3
-for text in 'fp16: was true when' 'bf16: was false when'; do
+for text in 'fp16: .*true ' 'bf16: .*false '; do
     grep -q "note: --$text" changed.log.err || fail "not noted: $text: $(cat changed.log.err)"
 done
-[ "$(grep -c 'when the checkpoint was written' changed.log.err)" = 2 ] || fail "other notes: $(cat changed.log.err)"
+[ "$(noted changed.log.err)" = '--fp16 --bf16 --exit-iteration' ] || fail "other notes: $(cat changed.log.err)"
 
 # A sample is the same for any micro-batch and batch.
 run samples.json lm-train "${args[@]}" --show-samples 0-59
@@ -195,8 +199,8 @@ run built.log lm-train "${args[@]}" "${megatron[@]}" --data-cache-path cache
 run mapped.log lm-train "${args[@]}" "${megatron[@]}" --data-cache-path cache
 diff <(values own.log) <(values built.log) || fail "--data-cache-path: built: other samples"
 diff <(values own.log) <(values mapped.log) || fail "--data-cache-path: mapped: other samples"
-[ "$(grep -c 'built the sample index of data_text_document, .* in ' built.log.err)" = 2 ] || fail "--data-cache-path: nothing built"
-! grep 'built the sample index' mapped.log.err || fail "--data-cache-path: built again"
+[ "$(grep -c 'note: .*sample index of data_text_document' built.log.err)" = 2 ] || fail "--data-cache-path: nothing built"
+! grep 'note: .*sample index of' mapped.log.err || fail "--data-cache-path: built again"
 [ "$(find cache -type f | wc -l)" = 2 ] || fail "--data-cache-path: $(ls cache)"
 
 # Megatron evaluates once more after the last iteration, on the next samples.
@@ -209,16 +213,19 @@ run once.log lm-train "${args[@]}" "${megatron[@]}" --train-iters 5
 [ "$(evaluations once.log)" = "3;5 on validation set;" ] || fail "evaluations: $(evaluations once.log)"
 lm-train "${args[@]}" --eval-iters 2 --eval-global-batch-size 12 --print-config >out 2>/dev/null
 [ "$(jq .validation.samples out)" = 24 ] || fail "--eval-global-batch-size: $(jq .validation out)"
-expect 2 '--eval-global-batch-size: 0 is not a multiple of' lm-train "${args[@]}" --eval-global-batch-size 0
+expect 2 '--eval-global-batch-size: 0 ' lm-train "${args[@]}" --eval-global-batch-size 0
 
 # Errors of data: one line that names the data, before anything is trained or written.
 wrong() { expect "$@"; [ "$(grep -vc "^Try 'lm-train --help'" err)" = 1 ] || fail "more than one line: $(cat err)"; }
-wrong 2 'lm-train: --split: .*the train split of data_text_document is empty' lm-train "${args[@]}" --split 0.0001,99
-wrong 2 'lm-train: --seq-length: .*the valid split of data_text_document has [0-9]+ tokens, one sample needs 40001' lm-train "${args[@]}" --seq-length 40000 --split 98,2
-wrong 2 'lm-train: data_text_document.json: the data was made with a vocabulary of 257 ids, the model has 100' lm-train "${args[@]}" --vocab-size 100
+wrong 2 'lm-train: --split: .*train split .*data_text_document' lm-train "${args[@]}" --split 0.0001,99
+wrong 2 'lm-train: --seq-length: .*valid split .*data_text_document .*[0-9]+ tokens, .*40001' \
+    lm-train "${args[@]}" --seq-length 40000 --split 98,2
+wrong 2 'lm-train: data_text_document.json: .*257 ids, .*100' lm-train "${args[@]}" --vocab-size 100
 for part in bin idx; do cp data_text_document.$part bare.$part; done
-expect 3 '^lm-train: bare.bin: document [0-9]+ has the id 256 at its token [0-9]+, but the model.s vocabulary has 200 ids' lm-train "${args[@]}" --data-path bare --vocab-size 200
-wrong 2 'lm-train: --train-data-path: cannot be combined with --data-path: give one of the two' lm-train "${args[@]}" --train-data-path bare
-wrong 2 'two sets have the name' lm-train "${model[@]}" "${schedule[@]}" --train-data-path data_text_document \
+expect 3 '^lm-train: bare.bin: document [0-9]+ .*256 .*token [0-9]+, .*200 ids' \
+    lm-train "${args[@]}" --data-path bare --vocab-size 200
+wrong 2 'lm-train: --train-data-path: .*--data-path' lm-train "${args[@]}" --train-data-path bare
+wrong 2 'lm-train: --valid-weighted-split-paths: .*name' \
+    lm-train "${model[@]}" "${schedule[@]}" --train-data-path data_text_document \
     --valid-weighted-split-paths "a: 1 0:1 data_text_document" "a: 1 0:1 data_text_document"
 echo "lm-train: data and schedules as promised"

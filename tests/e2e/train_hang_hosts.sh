@@ -83,7 +83,7 @@ hang() {
     "cure_$fault" "$host"
     wait $step && fail "$fault of $host: exit 0"
     for rank in $ranks; do
-        grep -Eq "timed out after [0-9]+ s .*rank $rank on $host does not answer, its recorder shows [a-z]" err && break
+        grep -Eq "timed out after [0-9]+ s .*rank $rank on $host .*recorder shows [a-z]" err && break
     done || fail "$fault: none of ranks $(xargs <<<"$ranks") on $host is named: $(cat err)"
     lm-train --explain run/flight-recorder/* >story || fail "$fault: --explain: exit $?"
     for rank in $ranks; do
@@ -91,7 +91,7 @@ hang() {
         # Lost packets: all ranks may have started the operation.
         [ "$fault" = drop ] && grep -q "all members have started .*" story && grep -q "the transport lost data" story && break
     done || fail "$fault: --explain names none of ranks $(xargs <<<"$ranks") on $host: $(cat story err)"
-    echo "$fault of $host: after $seconds s: $(grep -Eo "rank $rank on $host does not answer, its recorder shows [^,]*" err | head -n 1)"
+    echo "$fault of $host: after $seconds s: $(grep -Eo "rank $rank on $host .*recorder shows [^,]*" err | head -n 1)"
 }
 
 for ((i = 0; i < n_runs; i++)); do

@@ -53,9 +53,9 @@ if [ "$durable" != 10 ] || [ "$from" -le 10 ]; then fail "the last kill came too
 # A rollback in the run loads the newest step, here a local one, and begins a branch there.
 rm -rf run local
 LM_STEP_FAULT=gradient:nan:14:3:1 tiers "a b c d" --on-nan rollback || fail "rollback: $(cat err)"
-grep -q 'run/global_step12: copied from local steps' err || fail "rollback: $(cat err)"
+grep -q 'note: run/global_step12: .*local' err || fail "rollback: $(cat err)"
 resumes_from 12
-grep -q 'skipped iterations 13 to 14, .*: a rollback refused the data' err || fail "rollback: $(cat err)"
+grep -q 'skipped iterations 13 to 14, .*rollback' err || fail "rollback: $(cat err)"
 tail -n1 run/latest | jq -e '[.[] | .start.iteration] == [null, 12]' >/dev/null || fail "rollback: no branch: $(cat run/latest)"
 train "a b c d" --save never --skip-train-iteration-range 13-14 >never.out 2>never.err || fail "$(cat never.err)"
 lm-ckpt diff never/global_step20 run/global_step20 >differences || fail "rollback: other bits"
@@ -76,7 +76,7 @@ again_from_kill
 flip "local/b/global_step$from/optim-00001.safetensors"
 flip "local/c/global_step$from/weights-00002.safetensors" 3000
 tiers "a b c d" || fail "$(cat err)"
-grep -q 'using the copy of another host' err || fail "no word of the damage: $(cat err)"
+grep -q "warning: .*local/[bc]/global_step$from/" err || fail "no word of the damage: $(cat err)"
 resumes_from "$from"
 ends_with_same_bits "damaged file"
 
@@ -85,7 +85,7 @@ again_from_kill
 flip "local/a/global_step$from/optim-00001.safetensors"
 flip "local/b/global_step$from/optim-00001.safetensors"
 tiers "a b c d" || fail "$(cat err)"
-grep -q 'trying an older step' err || fail "no word of the damage: $(cat err)"
+grep -q "warning: .*local/[ab]/global_step$from/" err || fail "no word of the damage: $(cat err)"
 resumes_from $((from - 2))
 ends_with_same_bits "both copies damaged"
 
@@ -106,7 +106,7 @@ again_from_kill
 echo "{" >"local/a/global_step$from/local-manifest.json"
 tiers "a b c d" --exit-interval 1 || [ $? = 75 ] || fail "$(cat err)"
 resumes_from "$from"
-grep -q "local/a/global_step$from/.*kept until later local steps replace it" err || fail "no warning: $(cat err)"
+grep -q "warning: .*local/a/global_step$from/.*kept" err || fail "no warning: $(cat err)"
 [ -d "local/a/global_step$from" ] || fail "a damaged local step was removed"
 tiers "a b c d" || fail "$(cat err)"
 ends_with_same_bits "unreadable manifest"
@@ -127,14 +127,14 @@ export OMPI_MCA_btl=self,vader
 again_from_kill
 rm -rf local
 tiers "a b c d" --exit-interval 1 || [ $? = 75 ] || fail "$(cat err)"
-grep -q 'no host has a local step in local: loading from run' err || fail "no word of the lost steps: $(cat err)"
+grep -q 'note: .*local: .*run' err || fail "no word of the lost steps: $(cat err)"
 
 # A rollback abandons the local steps.
 again_from_kill
 lm-ckpt latest run 10 >/dev/null
 tiers "a b c d" || fail "$(cat err)"
 resumes_from 10
-grep -q "global_step$from: removed: it is not an ancestor" err || fail "abandoned local steps stay: $(cat err)"
+grep -q "global_step$from: removed" err || fail "abandoned local steps stay: $(cat err)"
 ends_with_same_bits "rollback"
 
 # A local save that fails is a warning.
@@ -142,5 +142,5 @@ again_from_kill
 fault=fail:40 tiers "a b c d" || fail "$(cat err)"
 grep -q 'iteration [0-9]*: NOT SAVED: rank 3 on d' err || fail "no warning: $(cat err)"
 lm-ckpt diff whole/global_step20 run/global_step20 >differences || fail "other bits after a failed local save"
-expect 2 'needs --local-save-interval K' lm-train "${args[@]}" --save other --local-save local
+expect 2 '--local-save: .*--local-save-interval K' lm-train "${args[@]}" --save other --local-save local
 echo "both tiers"

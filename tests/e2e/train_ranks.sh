@@ -96,20 +96,20 @@ same_figures second.log alone.log
 run cut.log ranks 4 "${tp2dp2[@]}" --load parts/global_step10 --save cut --save-interval 2 --exit-iteration 14
 file=cut/global_step14/optim-00000.safetensors
 flip $file
-expect 0 "warning: .*$file: .* checksum mismatch.*: using cut/global_step12 instead" \
+expect 0 "warning: .*$file: .*checksum.* cut/global_step12 " \
     ranks 4 "${tp2dp2[@]}" --load cut --exit-iteration 13
 grep -q 'resuming after iteration 12' err || fail "no fall-back: $(cat err)"
 
 # One clear line, printed once, and its exit code.
 reported_once() { [ "$(grep -c "^lm-train: .*$1" err)" = 1 ] || fail "'$1' not reported once: $(cat err)"; }
-expect 2 "--tensor-model-parallel-size: the model needs a multiple of 2 tensor x 1 pipeline ranks, but 3 ranks" ranks 3 --tensor-model-parallel-size 2
-expect 2 "--global-batch-size: 7 is not a multiple" ranks 2 --global-batch-size 7
-reported_once "not a multiple"
-expect 2 "--zero-stage: 2 is not supported" ranks 2 --zero-stage 2
-expect 2 "nothing_there: no such dataset" ranks 2 --data-path nothing_there
-reported_once "no such dataset"
-expect 4 "not both finite" ranks 2 --lr 1e30 --clip-grad 0
-reported_once "not both finite"
+expect 2 "--tensor-model-parallel-size: .* 2 tensor x 1 pipeline ranks, .* 3 ranks" ranks 3 --tensor-model-parallel-size 2
+expect 2 "--global-batch-size: 7 " ranks 2 --global-batch-size 7
+reported_once "--global-batch-size: "
+expect 2 "--zero-stage: 2 " ranks 2 --zero-stage 2
+expect 2 " nothing_there: " ranks 2 --data-path nothing_there
+reported_once "nothing_there: "
+expect 4 "iteration [0-9]+: loss " ranks 2 --lr 1e30 --clip-grad 0
+reported_once "iteration [0-9]*: loss "
 # A checkpoint that one rank cannot write, at its third operation: the other ranks fail too, the previous checkpoint
 # stays, and nothing of the new one remains.
 mkdir full

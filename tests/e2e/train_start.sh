@@ -21,7 +21,7 @@ hosts() {
 hosts --log-file log
 for line in '> program      lm-train [0-9.]*' '> started by   mpirun: 3 ranks, Open MPI' '> hosts        3: a,b,c$' \
     '> libraries    glibc [0-9.]*, oneDNN [0-9.]*, fmt [0-9.]*' '> model        [0-9]* parameters' '> devices      cpu (1 thread.*) on each rank$' \
-    'warning: node check: b: limit of open files 333, [0-9]* on most hosts: '; do
+    'warning: node check: b: .* 333, [0-9]* '; do
     grep -q "$line" err || fail "no '$line': $(cat err)"
     grep -q "Z .*$line" log || fail "no '$line' in --log-file: $(cat log)"
 done
@@ -37,23 +37,23 @@ if [ "$(id -u)" = 0 ] && unshare -m true 2>/dev/null; then
         -n 1 -x LM_HOST=c sh -c 'exec lm-train "$@"' sh "${args[@]}" --save shared
 fi
 hosts --no-node-check
-! grep -q 'node check' err || fail "--no-node-check: $(cat err)"
+! grep -q 'warning: node' err || fail "--no-node-check: $(cat err)"
 # The log file has the notes that were printed before it was opened.
 run early lm-train "${args[@]}" --save new --load new --log-file early.log
-grep -q 'Z lm-train: note: new: does not exist yet: starting from iteration 0' early.log || fail "no early note: $(cat early.log)"
+grep -q 'Z lm-train: note: new: .*iteration 0' early.log || fail "no early note: $(cat early.log)"
 # A refused start leaves its problems, each once, in the logs that the command line names; --dry-run writes none.
-expect 2 'lr: .fast' lm-train "${args[@]}" --log-file refused.log --log-json refused.json --lr fast --threads many
+expect 2 "--lr: 'fast'" lm-train "${args[@]}" --log-file refused.log --log-json refused.json --lr fast --threads many
 [ "$(grep -c 'Z lm-train: --\(lr\|threads\): ' refused.log)" = 2 ] || fail "--log-file of a wrong command line: $(cat refused.log)"
 [ "$(jq -r '.kind, .exit_code' refused.json | paste -sd' ')" = 'error 2' ] || fail "--log-json: $(cat refused.json)"
-for wrong in "--lr: .* is below --min-lr 1|--min-lr 1" "nodir: --load: no such directory|--load nodir"; do
+for wrong in "--lr: .*--min-lr 1|--min-lr 1" "nodir: --load: |--load nodir"; do
     # shellcheck disable=SC2086
     expect 2 "${wrong%|*}" lm-train "${args[@]}" --log-file refused.log ${wrong#*|}
     [ "$(grep -c "Z lm-train: ${wrong%|*}" refused.log)" = 1 ] || fail "no '$wrong', or twice: $(cat refused.log)"
 done
-expect 2 'below --min-lr' lm-train "${args[@]}" --log-file dry.log --min-lr 1 --dry-run
+expect 2 '--lr: .*--min-lr 1' lm-train "${args[@]}" --log-file dry.log --min-lr 1 --dry-run
 [ ! -e dry.log ] || fail "--dry-run writes a log: $(cat dry.log)"
 run one mpirun -n 2 lm-train "${args[@]}"
-! grep -q 'node check' one.err || fail "one host: $(cat one.err)"
+! grep -q 'warning: node' one.err || fail "one host: $(cat one.err)"
 
 # A terminal shows a status line between the log lines; --quiet and a pipe show none, and --quiet no notes.
 if command -v script >/dev/null; then

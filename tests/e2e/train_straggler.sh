@@ -23,12 +23,12 @@ for _ in $(seq 200); do
     sleep 0.1
     kill -CONT $victim
     sleep 0.05
-    ! grep -q "rank $rank on $(hostname): slow: its own work takes" err || break
+    ! grep -q "rank $rank on $(hostname): slow: " err || break
 done
 kill -USR2 $launcher 2>/dev/null || true
 kill -TERM "${pids[0]}"
 wait $launcher || true
-grep -q "warning: rank $rank on $(hostname): slow: its own work takes [0-9.]* times the median" err ||
+grep -q "warning: rank $rank on $(hostname): slow: .* [0-9.]* times" err ||
     fail "rank $rank is not named: $(cat err)"
 grep -q " | num zeros: [0-9.]* | params norm: [0-9.]* |" log || fail "$(head -1 log)"
 jq -se 'map(select(.kind == "phases")) | length > 1 and .[0].forward_s > 0 and .[0].backward_s > 0 and .[0].data_s > 0' log.json >/dev/null ||

@@ -38,8 +38,8 @@ mpirun -n 8 ./rank lm-train --num-layers 4 --hidden-size 128 --num-attention-hea
     --save run >log 2>err || code=$?
 [ $code = 0 ] || fail "exit $code: $(cat err)"
 grep -q "node check: host$slow: matrix product " err || fail "the node check does not name host$slow: $(cat err)"
-grep -Eq "node check: host$disk: .*(for a file of 1 MiB, median|no answer within)" err || fail "the node check does not name host$disk: $(cat err)"
-grep -q "warning: rank [$slow$disk] on host[$slow$disk]: slow: its own work takes" err || fail "no warning: $(cat err)"
+grep -Eq "node check: host$disk: .*(1 MiB, median|no answer)" err || fail "the node check does not name host$disk: $(cat err)"
+grep -q "warning: rank [$slow$disk] on host[$slow$disk]: slow: " err || fail "no warning: $(cat err)"
 table=$(grep -E 'note: rank +[0-9]+ host[0-9]+ +ratio ' err | head -n 2)
 for rank in $slow $disk; do
     grep -Eq "rank +$rank host$rank +ratio (1\.[1-9]|[2-9]|[0-9]{2,})" <<<"$table" || fail "the table does not name rank $rank: $(cat err)"

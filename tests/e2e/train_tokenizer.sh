@@ -21,15 +21,15 @@ run two.json lm-preprocess train-tokenizer --input a.jsonl.gz --vocab-size 400 -
 for f in vocab.json merges.txt tokenizer.json tokenizer_config.json; do cmp one/$f two/$f || fail "$f"; done
 jq -e '.documents == 4000 and .bytes_per_token > 1.5 and .vocab_size <= 400' one.json >/dev/null || fail "statistics"
 jq -e '.added_tokens[0].content == "<|endoftext|>"' one/tokenizer.json >/dev/null || fail "tokenizer.json"
-expect 2 'one: exists already' lm-preprocess train-tokenizer --input a.jsonl --vocab-size 400 --output one
+expect 2 ' one: ' lm-preprocess train-tokenizer --input a.jsonl --vocab-size 400 --output one
 expect 0 '' lm-preprocess train-tokenizer --input a.jsonl --vocab-size 300 --output two --force
 # --force replaces only a tokenizer.
 echo precious > two/notes
 for output in two . "$PWD"; do
-    expect 2 'which is not a file of a tokenizer' lm-preprocess train-tokenizer --input a.jsonl --vocab-size 300 --output "$output" --force
+    expect 2 " $output: .*tokenizer" lm-preprocess train-tokenizer --input a.jsonl --vocab-size 300 --output "$output" --force
 done
 rm two/notes
-expect 2 'is not a directory' lm-preprocess train-tokenizer --input a.jsonl --vocab-size 300 --output a.jsonl --force
+expect 2 ' a.jsonl: ' lm-preprocess train-tokenizer --input a.jsonl --vocab-size 300 --output a.jsonl --force
 
 # tokenizer.json states every pre-tokenizer and normal form, and reading it back gives the same ids.
 for style in gpt2 llama3 qwen2 qwen3.5 o200k tekken bloom starcoder digits deepseek-v3 deepseek-coder falcon; do
@@ -40,17 +40,18 @@ for style in gpt2 llama3 qwen2 qwen3.5 o200k tekken bloom starcoder digits deeps
 done
 
 # Half of the input, few pieces, several special tokens.
-expect 0 'pre-tokens: pre-tokens that occur at most . times may be missing from the counts' lm-preprocess train-tokenizer --input a.jsonl --vocab-size 300 \
+expect 0 'note: .*pre-tokens: ' lm-preprocess train-tokenizer --input a.jsonl --vocab-size 300 \
     --output few --max-pieces 1000 --limit 200KB --special-tokens '<unk>' '<s>' '</s>'
 [ "$(lm-preprocess encode --append-eod --tokenizer-model few <<<'' | tr -d '\n')" = 2 ] || fail "end of document of few"
-expect 2 '--vocab-size: 100 is not between 259' lm-preprocess train-tokenizer --input a.jsonl --vocab-size 100 \
+expect 2 '--vocab-size: 100 .* 259' lm-preprocess train-tokenizer --input a.jsonl --vocab-size 100 \
     --output x --special-tokens '<a>' '<b>' '<c>'
-expect 2 "'a' is a duplicate" lm-preprocess train-tokenizer --input a.jsonl --vocab-size 500 --output x --special-tokens a
+expect 2 "special token: 'a' " lm-preprocess train-tokenizer --input a.jsonl --vocab-size 500 --output x --special-tokens a
 { cat a.jsonl; echo '{"text": 7}'; } >bad.jsonl
-expect 3 'bad.jsonl:4001:10: ' lm-preprocess train-tokenizer --input bad.jsonl --vocab-size 300 --output x
-expect 0 'bad.jsonl:4001:10: .*skipped' lm-preprocess train-tokenizer --input bad.jsonl --vocab-size 300 --output x --on-bad-line skip
+expect 3 ' bad.jsonl:4001:10: ' lm-preprocess train-tokenizer --input bad.jsonl --vocab-size 300 --output x
+expect 0 'warning: bad.jsonl:4001:10: .*skipped' \
+    lm-preprocess train-tokenizer --input bad.jsonl --vocab-size 300 --output x --on-bad-line skip
 echo >empty.jsonl
-expect 3 'holds no text' lm-preprocess train-tokenizer --input empty.jsonl --vocab-size 300 --output y
+expect 3 '--input: .*text' lm-preprocess train-tokenizer --input empty.jsonl --vocab-size 300 --output y
 nothing_under y
 
 # Text to ids and back, in three forms.
@@ -71,12 +72,12 @@ lm-preprocess decode --binary <ids.bin | cmp - text || fail "binary"
 feed() { local input=$1; shift; printf %b "$input" | "$@"; }
 fed() { local code=$1 pattern=$2 got=0; shift 2; "$@" >out 2>err || got=$?
     if [ $got != "$code" ] || ! grep -Eq -- "$pattern" err; then fail "$*: exit $got: $(cat err)"; fi; }
-no_id='there is no id 50257: the vocabulary has 50257 ids, from 0$'
+no_id='.* 50257: .* 50257 ids'
 fed 3 "^lm-preprocess: standard input:2: $no_id" feed '1\n2 50257\n' lm-preprocess decode
 fed 3 "^lm-preprocess: standard input:2: $no_id" feed '1\n{"ids":[50257]}\n' lm-preprocess decode
 fed 3 "^lm-preprocess: standard input: $no_id" feed '\0121\0304' lm-preprocess decode --binary
-fed 3 'standard input:1:3: expected an id' feed '1 x\n' lm-preprocess decode
-fed 3 'ends in the middle of an id' feed 'abc' lm-preprocess decode --binary
-fed 3 'standard input:1:2: not valid UTF-8' feed 'a\0377\n' lm-preprocess encode
-expect 2 '--binary: cannot be combined with --json' lm-preprocess encode --json --binary
+fed 3 ' standard input:1:3: ' feed '1 x\n' lm-preprocess decode
+fed 3 ' standard input: .*id' feed 'abc' lm-preprocess decode --binary
+fed 3 ' standard input:1:2: ' feed 'a\0377\n' lm-preprocess encode
+expect 2 '--binary: .*--json' lm-preprocess encode --json --binary
 echo "all is right"
