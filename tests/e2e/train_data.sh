@@ -52,7 +52,7 @@ END
 run deepspeed.log lm-train "${args[@]}" --lr-decay-tokens 4000 --deepspeed --deepspeed_config ds.json
 diff <(values curriculum.log) <(values deepspeed.log) || fail "--deepspeed_config: another run"
 sed 's/"min_difficulty": 8/"min_difficulty": 4/' ds.json >low.json
-expect 2 ' low.json: curriculum_learning: min_difficulty: 4 .* 8 ' \
+expect 2 ' curriculum_learning: min_difficulty: 4 .* 8 ' \
     lm-train "${args[@]}" --lr-decay-tokens 4000 --deepspeed_config low.json
 grep -q 'note: ds.json: .*ignored: steps_per_print' deepspeed.log.err || fail "--deepspeed_config: nothing noted"
 expect 2 ' ds.json: train_batch_size: .*6, .*--global-batch-size .*8' \
