@@ -31,14 +31,13 @@ TEST_CASE("unknown names: the only known name with the same first or last word i
 
 TEST_CASE("a wrong value: a choice in other case or of another framework is suggested") {
     const std::vector<std::string> types{"fp32", "bf16", "fp16"};
-    CHECK(refusal("float32", types) ==
-          "--x: 'float32' is not one of fp32, bf16, fp16: did you mean fp32?");
-    CHECK_THAT(refusal("BFloat16", types), EndsWith(": did you mean bf16?"));
-    CHECK_THAT(refusal("BF16", types), EndsWith(": did you mean bf16?"));
+    CHECK_THAT(refusal("float32", types),
+               HasInOrder("--x: 'float32' ", "fp32, bf16, fp16: ", " fp32?"));
+    CHECK_THAT(refusal("BFloat16", types), EndsWith(" bf16?"));
+    CHECK_THAT(refusal("BF16", types), EndsWith(" bf16?"));
     CHECK_THAT(refusal("int8", types), EndsWith("fp16"));
     CHECK_THAT(refusal("half", {"linear"}), EndsWith("linear"));
-    CHECK_THAT(refusal("hf", {"native", "hf-gpt2", "hf-llama"}),
-               EndsWith(": did you mean one that starts with hf-?"));
+    CHECK_THAT(refusal("hf", {"native", "hf-gpt2", "hf-llama"}), EndsWith(" hf-?"));
     CHECK_THAT(refusal("gpt2bpetokenizer", {"GPT2BPETokenizer", "HFTokenizer"}),
-               EndsWith(": did you mean GPT2BPETokenizer?"));
+               EndsWith(" GPT2BPETokenizer?"));
 }

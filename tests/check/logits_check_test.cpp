@@ -64,8 +64,7 @@ TEST_CASE("a converted model has the same logits, another model has not") {
     CHECK(same.tokens == "7 tokens of English text");
     CHECK(check::check_import(scratch / "native", {}).perplexity == same.our_perplexity);
     CHECK_THROWS_WITH(check::compare_with_hf(scratch / "other", scratch / "hf", {}),
-                      ContainsSubstring("the logits differ by") &&
-                          ContainsSubstring("these are different models"));
+                      HasInOrder("logits", scratch / "hf"));
 }
 
 TEST_CASE("models with the settings of newer flags have the logits of their classes") {
@@ -126,11 +125,10 @@ TEST_CASE("a config.json of another model is named by its keys") {
         return std::string();
     };
     CHECK_THAT(message("\"gelu_new\"", "\"gelu\""),
-               ContainsSubstring("activation_function is \"gelu\", expected \"gelu_new\""));
+               HasInOrder("activation_function ", "\"gelu\"", "\"gelu_new\""));
     CHECK_THAT(message("\"gelu_new\"", "\"silu\""),
-               ContainsSubstring("activation_function: expected gelu_new"));
-    CHECK_THAT(message("1e-05", "1e-04"),
-               ContainsSubstring("layer_norm_epsilon is 0.0001, expected 1e-05"));
+               HasInOrder("activation_function: ", "gelu_new"));
+    CHECK_THAT(message("1e-05", "1e-04"), HasInOrder("layer_norm_epsilon ", "0.0001", "1e-05"));
     CHECK(message("\"gelu_new\"", "\"gelu_fast\"").empty());
     CHECK(message("\"attn_pdrop\": 0.1", "\"attn_pdrop\": 0.2").empty());
 }
@@ -211,11 +209,10 @@ TEST_CASE("a library's logits are read, and its failures are named") {
     const check::LibraryLogits good = run("echo \"$2 9.9 $4 $5\"; " + zeros(6));
     CHECK(good.library == "transformers 9.9 3 1,2");
     CHECK(good.logits == std::vector<double>(6, 0.0));
-    CHECK_THROWS_WITH(run("echo x; " + zeros(5)),
-                      ContainsSubstring("expected 24 bytes of logits, got 20"));
-    CHECK_THROWS_WITH(run(zeros(0)), ContainsSubstring("expected 24 bytes of logits, got 0"));
+    CHECK_THROWS_WITH(run("echo x; " + zeros(5)), HasInOrder("24 bytes", "20"));
+    CHECK_THROWS_WITH(run(zeros(0)), HasInOrder("24 bytes", "0"));
     CHECK_THROWS_WITH(run("exit 3"),
                       ContainsSubstring("--check-python") && ContainsSubstring("exit code 3"));
     CHECK_THROWS_WITH(check::library_logits({dir / "none", "transformers", "m"}, tokens, 3),
-                      ContainsSubstring("does not exist: give a Python that has transformers"));
+                      HasInOrder(dir / "none", "transformers"));
 }

@@ -82,7 +82,7 @@ TEST_CASE("a damaged step leads to its ancestors, never to a step of an abandone
     io::remove_tree(runs / "generation-2");
     CHECK(runs.candidates() == std::vector<i64>{6, 4, 2});
     for (const i64 step : {2, 4, 6}) runs.damage(step);
-    CHECK_THAT(test::error_of([&] { runs.loaded(); }), ContainsSubstring("on its current branch"));
+    CHECK_THAT(test::error_of([&] { runs.loaded(); }), ContainsSubstring("current branch"));
 }
 
 TEST_CASE("pruned steps between ancestors do not break a branch") {
@@ -159,9 +159,7 @@ TEST_CASE("a save sets a step of another branch aside and replaces a step of its
     const Generation branch = runs.resume(2);
     const auto notes = notes_of([&] { runs.save_steps(branch, {4}); });
     REQUIRE(notes.size() == 1);
-    CHECK_THAT(
-        notes[0],
-        ContainsSubstring("global_step4: is not a complete step of the current branch: set aside"));
+    CHECK_THAT(notes[0], HasInOrder("global_step4: ", "set aside"));
     CHECK(test::read(runs / "abandoned-g2/global_step4/manifest.json") == old);
     CHECK(runs.candidates() == std::vector<i64>{4, 2});
     CHECK(notes_of([&] { runs.save_steps(branch, {4}); }).empty());
@@ -221,8 +219,7 @@ TEST_CASE("a start reports the run that it supersedes, if that one may be alive"
     REQUIRE(::read(ready[0], &byte, 1) == 1);
     const auto notes = notes_of([&] { runs.start(); });
     REQUIRE(notes.size() == 1);
-    CHECK_THAT(notes[0], ContainsSubstring("supersedes generation 1 (host") &&
-                             ContainsSubstring(fmt::format("process {}", child)));
+    CHECK_THAT(notes[0], HasInOrder("generation 1 (host", fmt::format("process {}", child)));
     ::kill(child, SIGKILL);
     ::waitpid(child, nullptr, 0);
     CHECK(notes_of([&] { runs.start(); }).empty());

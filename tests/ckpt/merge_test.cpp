@@ -115,13 +115,11 @@ TEST_CASE("merge: values that cannot be averaged are refused") {
         });
     };
     CHECK_THAT(attempt(NAN, {}),
-               ContainsSubstring("b/global_step1: tensor embedding.word.weight: element 5 "
-                                 "is nan"));
+               HasInOrder("b/global_step1: tensor embedding.word.weight: element 5 ", "nan"));
     CHECK_THAT(attempt(std::numeric_limits<float>::infinity(), {}),
-               ContainsSubstring("element 5 is inf"));
-    CHECK_THAT(
-        attempt(3e5F, DType::fp16),
-        ContainsSubstring("tensor embedding.word.weight: its average is too large for fp16"));
+               HasInOrder("element 5 ", "inf"));
+    CHECK_THAT(attempt(3e5F, DType::fp16),
+               HasInOrder("tensor embedding.word.weight: ", "average", "fp16"));
     CHECK(attempt(3e5F, DType::bf16) == "no error");
     CHECK(io::list_directory(scratch / "out") ==
           std::vector<std::string>{"global_step1", "latest"});
@@ -133,9 +131,8 @@ TEST_CASE("merge: values that cannot be averaged are refused") {
         return test::error_of([&] { check_same_architecture(a, b); }, Exit::usage);
     };
     CHECK_THAT(differs([](auto& model) { model.vocab_size = 102; }),
-               ContainsSubstring("c/global_step1: vocab_size is 102, but ") &&
-                   ContainsSubstring("a/global_step1 has 101"));
+               HasInOrder("c/global_step1: vocab_size ", "102", "a/global_step1 ", "101"));
     CHECK_THAT(differs([](auto& model) { model.activation = spec::Activation::gelu_erf; }),
-               ContainsSubstring("activation is "));
+               ContainsSubstring("activation "));
     CHECK(differs([](auto& model) { model.hidden_dropout = 0.5; }) == "no error");
 }

@@ -68,7 +68,7 @@ TEST_CASE("a manifest with an unknown kind is refused") {
         io::OrderedJson json = to_json(ModelConfig{});
         json["position_embedding_type"] = name;
         CHECK_THROWS_WITH(model_from_json(io::Json::parse(json.dump()), "m/manifest.json"),
-                          ContainsSubstring("'position_embedding_type' has the unknown value"));
+                          HasInOrder("m/manifest.json: ", "'position_embedding_type' "));
     }
     io::OrderedJson json = to_json(ModelConfig{});
     json["activation"] = "none";  // no activation of a model

@@ -80,13 +80,13 @@ TEST_CASE("reshard: weights only; invalid layouts are refused") {
         return test::error_of([&] { resharded(weights, tp, pp, scratch / "c"); }, code);
     };
     CHECK_THAT(attempt(1, 3, Exit::usage),
-               ContainsSubstring("--pipeline-model-parallel-size: 3 stages x 1 chunks exceed"));
+               ContainsSubstring("--pipeline-model-parallel-size: 3 stages x 1 chunks "));
     const std::string file = weights.path() + "/weights-00000.safetensors";
     std::string bytes = test::read(file);
     bytes[bytes.size() - 3] = static_cast<char>(bytes[bytes.size() - 3] ^ 4);
     test::write(file, bytes);
     const auto damaged = Checkpoint::open(weights.path());
     CHECK_THAT(test::error_of([&] { reshard(damaged, 2, 1, scratch / "c", nullptr); }),
-               ContainsSubstring("checksum mismatch"));
+               HasInOrder("weights-00000.safetensors: ", "checksum"));
     CHECK(io::list_directory(scratch / "c").empty());
 }

@@ -81,15 +81,15 @@ TEST_CASE("safetensors: invalid headers are refused with the name of the entry")
     const std::string good = R"({"a":{"dtype":"F32","shape":[2],"data_offsets":[0,8]}})";
     CHECK(header_error(good, 8) == "no error");
     CHECK(header_error(good + "    ", 8) == "no error");
-    CHECK_THAT(header_error(good, 7), ContainsSubstring("F: ") && ContainsSubstring("truncated"));
-    CHECK_THAT(header_error(good, 9), ContainsSubstring("extra bytes at the end"));
+    CHECK_THAT(header_error(good, 7), HasInOrder("F: ", "truncated"));
+    CHECK_THAT(header_error(good, 9), ContainsSubstring("extra bytes"));
     CHECK_THAT(parse_error("abc"), ContainsSubstring("got 3"));
-    CHECK_THAT(parse_error(std::string(8, '\xff')), ContainsSubstring("at most 100000000"));
+    CHECK_THAT(parse_error(std::string(8, '\xff')), ContainsSubstring(" 100000000"));
     CHECK_THAT(parse_error(file_of(good, 8).substr(0, 30)), ContainsSubstring("truncated"));
-    CHECK_THAT(header_error(" " + good, 8), ContainsSubstring("begin with '{'"));
-    CHECK_THAT(header_error("", 0), ContainsSubstring("begin with '{'"));
-    CHECK_THAT(header_error(good + "x", 8), ContainsSubstring("not valid JSON"));
-    CHECK_THAT(header_error("{\"\xff\":{}}", 0), ContainsSubstring("not valid JSON"));
+    CHECK_THAT(header_error(" " + good, 8), ContainsSubstring("'{'"));
+    CHECK_THAT(header_error("", 0), ContainsSubstring("'{'"));
+    CHECK_THAT(header_error(good + "x", 8), ContainsSubstring("JSON"));
+    CHECK_THAT(header_error("{\"\xff\":{}}", 0), ContainsSubstring("JSON"));
 
     const auto entry = [](const std::string& dtype, const std::string& shape,
                           const std::string& offsets) {
@@ -97,48 +97,42 @@ TEST_CASE("safetensors: invalid headers are refused with the name of the entry")
                offsets + "}}";
     };
     CHECK_THAT(header_error(entry("\"F33\"", "[2]", "[0,8]"), 8),
-               ContainsSubstring("\"a\"") && ContainsSubstring("unknown dtype \"F33\""));
-    CHECK_THAT(header_error(entry("\"F32\"", "[3]", "[0,8]"), 8),
-               ContainsSubstring("require 12 bytes"));
+               HasInOrder("\"a\"", "dtype \"F33\""));
+    CHECK_THAT(header_error(entry("\"F32\"", "[3]", "[0,8]"), 8), ContainsSubstring("12 bytes"));
     CHECK_THAT(header_error(entry("\"F32\"", "[-2]", "[0,8]"), 8), ContainsSubstring("negative"));
     CHECK_THAT(header_error(entry("\"F32\"", "[2.0]", "[0,8]"), 8), ContainsSubstring("fraction"));
     CHECK_THAT(header_error(entry("\"F32\"", "2", "[0,8]"), 8), ContainsSubstring("a number"));
     CHECK_THAT(header_error(entry("\"F32\"", "[[2]]", "[0,8]"), 8), ContainsSubstring("a list"));
     CHECK_THAT(header_error(entry("\"F32\"", "[2]", "[8]"), 8), ContainsSubstring("two numbers"));
-    CHECK_THAT(header_error(entry("\"F32\"", "[2]", "[8,0]"), 8),
-               ContainsSubstring("end before they begin"));
-    CHECK_THAT(header_error(entry("\"F32\"", "[2]", "[4,12]"), 12),
-               ContainsSubstring("expected its data at byte 0, got 4"));
+    CHECK_THAT(header_error(entry("\"F32\"", "[2]", "[8,0]"), 8), HasInOrder("\"a\"", "end "));
+    CHECK_THAT(header_error(entry("\"F32\"", "[2]", "[4,12]"), 12), HasInOrder("byte 0", "4"));
     CHECK_THAT(header_error(entry("\"F32\"", "[4294967296,4294967296]", "[0,8]"), 8),
-               ContainsSubstring("does not fit in 63 bits"));
+               ContainsSubstring("63 bits"));
     CHECK_THAT(header_error(entry("\"F32\"", "[18446744073709551615]", "[0,8]"), 8),
-               ContainsSubstring("does not fit in 63 bits"));
+               ContainsSubstring("63 bits"));
     CHECK_THAT(header_error(entry("\"F4\"", "[3]", "[0,1]"), 1),
                ContainsSubstring("byte boundary"));
     CHECK(header_error(entry("\"F4\"", "[4]", "[0,2]"), 2) == "no error");
     CHECK(header_error(entry("\"F32\"", "[9999999999999,9999999999,0]", "[0,0]"), 0) == "no error");
 
     CHECK_THAT(header_error(R"({"a":{"dtype":"U8","shape":[1]}})", 0),
-               ContainsSubstring("'data_offsets' is missing"));
-    CHECK_THAT(header_error(R"({"a":{"dtype":"U8","dtype":"U8"}})", 0),
-               ContainsSubstring("occurs twice"));
+               HasInOrder("'data_offsets' ", "missing"));
+    CHECK_THAT(header_error(R"({"a":{"dtype":"U8","dtype":"U8"}})", 0), ContainsSubstring("twice"));
     CHECK_THAT(header_error(R"({"a":{"dtype":"U8","shape":[1],"data_offsets":[0,1]},)"
                             R"("a":{"dtype":"U8","shape":[1],"data_offsets":[1,2]}})",
                             2),
-               ContainsSubstring("occurs twice"));
-    CHECK_THAT(
-        header_error(R"({"a":{"dtype":"U8","shape":[2],"data_offsets":[0,2]},)"
-                     R"("b":{"dtype":"U8","shape":[2],"data_offsets":[1,3]}})",
-                     3),
-        ContainsSubstring("\"b\"") && ContainsSubstring("expected its data at byte 2, got 1"));
+               ContainsSubstring("twice"));
+    CHECK_THAT(header_error(R"({"a":{"dtype":"U8","shape":[2],"data_offsets":[0,2]},)"
+                            R"("b":{"dtype":"U8","shape":[2],"data_offsets":[1,3]}})",
+                            3),
+               HasInOrder("\"b\"", "byte 2", "1"));
     CHECK_THAT(header_error(R"({"__metadata__":{"a":1}})", 0), ContainsSubstring("a number"));
-    CHECK_THAT(header_error(R"({"__metadata__":{"a":{}}})", 0),
-               ContainsSubstring("unexpected object"));
+    CHECK_THAT(header_error(R"({"__metadata__":{"a":{}}})", 0), ContainsSubstring("object"));
     CHECK(header_error(R"({"__metadata__":null})", 0) == "no error");
     CHECK_THAT(header_error(R"({"a":[]})", 0), ContainsSubstring("a list"));
     CHECK(header_error(R"({"a":{"x":[{"y":[1,null]}],"dtype":"U8","shape":[],)"
                        R"("data_offsets":[0,1],"z":{"q":-1.5}}})",
                        1) == "no error");
     CHECK_THAT(header_error("{\"a\":{\"x\":" + std::string(10000, '[') + "}}", 0),
-               ContainsSubstring("nested deeper than"));
+               ContainsSubstring("deeper"));
 }

@@ -203,7 +203,7 @@ TEST_CASE("16-bit weights with fp32 masters") {
     CHECK(widened[3] == fp32_from_bf16(bf16_from_fp32(
                             checkpoint.load_fp32("final_norm.weight", SliceKind::master)[3])));
     CHECK_THAT(test::error_of([&] { checkpoint.load_fp32("final_norm.weight", spec::exp_avg); }),
-               ContainsSubstring("has no exp_avg"));
+               HasInOrder("exp_avg", "final_norm.weight"));
 }
 
 TEST_CASE("a staged load stores the elements of a load, in any range") {
@@ -293,9 +293,9 @@ TEST_CASE("open() opens only complete steps and warns about a fallback") {
     CHECK_FALSE(open_if_any(scratch / "none"));
     CHECK_FALSE(open_if_any(scratch.path()));
     CHECK_THAT(test::error_of([&] { open(scratch / "none"); }, Exit::usage),
-               ContainsSubstring("does not exist"));
+               ContainsSubstring(scratch / "none"));
     CHECK_THAT(test::error_of([&] { open(scratch.path()); }, Exit::usage),
-               ContainsSubstring("has no checkpoint"));
+               ContainsSubstring(scratch.path() + ": "));
     const Generation generation = claim(scratch.path());
     for (const i64 step : {5, 9, 20, 30}) {
         save(generation, test::info_of(config, step), buffers.pieces());
@@ -311,9 +311,7 @@ TEST_CASE("open() opens only complete steps and warns about a fallback") {
     io::remove_tree(scratch / "global_step20/manifest.json");
     CHECK(open(scratch.path()).manifest().counters.iteration == 9);
     REQUIRE(warnings.size() == 1);
-    CHECK_THAT(warnings[0], ContainsSubstring("global_step20") &&
-                                ContainsSubstring("no manifest.json") &&
-                                ContainsSubstring("global_step9 instead"));
+    CHECK_THAT(warnings[0], HasInOrder("global_step20", "manifest.json", "global_step9 "));
     test::write(scratch / "latest", "global_step99999999999999999999");
     CHECK(open(scratch.path()).manifest().counters.iteration == 30);
     io::remove_tree(scratch / "latest");
@@ -322,7 +320,7 @@ TEST_CASE("open() opens only complete steps and warns about a fallback") {
         test::write(scratch / step_name(step) + "/manifest.json", "{}");
     }
     CHECK_THAT(test::error_of([&] { open(scratch.path()); }),
-               ContainsSubstring("no complete checkpoint"));
+               HasInOrder(scratch.path() + ": ", "complete"));
     set_log_sink(nullptr);
 }
 

@@ -77,6 +77,11 @@ std::string complaint(Options& options, const Arguments& arguments) {
     return "";
 }
 
+// Whether `message` names `option` as unknown and suggests nothing.
+bool nothing_like(const std::string& option, const std::string& message) {
+    return lm::test::has_in_order(message, {option + ": ", "unknown"}) && !message.ends_with("?");
+}
+
 }  // namespace
 
 TEST_CASE_METHOD(Fixture, "an empty command line keeps the defaults") {
@@ -123,7 +128,7 @@ TEST_CASE_METHOD(Fixture, "negative numbers are values, but counts refuse them")
     CHECK(args.ratio == -0.5);
     parse({"--weights=-.5"});
     CHECK(args.weights == std::vector<double>{-0.5});
-    CHECK_THAT(complaint(options, {"--n", "-5"}), StartsWith("--n: '-5' is not a count"));
+    CHECK_THAT(complaint(options, {"--n", "-5"}), StartsWith("--n: '-5' "));
 }
 
 TEST_CASE_METHOD(Fixture, "the last occurrence wins, also for options with several values") {
@@ -139,14 +144,14 @@ TEST_CASE_METHOD(Fixture, "several values end at the next option") {
 }
 
 TEST_CASE_METHOD(Fixture, "unknown options: the error names the nearest one") {
-    CHECK(complaint(options, {"--coumt", "4"}) == "--coumt: unknown option: did you mean --count?");
-    CHECK(complaint(options, {"--lr_decay_style=x"}) ==
-          "--lr_decay_style: unknown option: did you mean --lr-decay-style?");
-    CHECK(complaint(options, {"--lr-decay", "x"}) ==
-          "--lr-decay: unknown option: did you mean --lr-decay-style?");
-    CHECK(complaint(options, {"--zzzzzzz"}) == "--zzzzzzz: unknown option");
-    CHECK(complaint(options, {"--tp"}) == "--tp: unknown option");
-    CHECK(complaint(options, {"-z"}) == "-z: unknown option");
+    CHECK_THAT(complaint(options, {"--coumt", "4"}), HasInOrder("--coumt: ", " --count?"));
+    CHECK_THAT(complaint(options, {"--lr_decay_style=x"}),
+               HasInOrder("--lr_decay_style: ", " --lr-decay-style?"));
+    CHECK_THAT(complaint(options, {"--lr-decay", "x"}),
+               HasInOrder("--lr-decay: ", " --lr-decay-style?"));
+    CHECK(nothing_like("--zzzzzzz", complaint(options, {"--zzzzzzz"})));
+    CHECK(nothing_like("--tp", complaint(options, {"--tp"})));
+    CHECK(nothing_like("-z", complaint(options, {"-z"})));
 }
 
 TEST_CASE("refused and far longer options are not suggested") {
@@ -159,12 +164,11 @@ TEST_CASE("refused and far longer options are not suggested") {
     options.refused("--moe-*", -1, "no experts");
     CHECK(complaint(options, {"--moe-router-new", "4"}) == "--moe-router-new: no experts");
     CHECK(complaint(options, {"--moe-x=4"}) == "--moe-x: no experts");
-    CHECK(complaint(options, {"--skip-train"}) == "--skip-train: unknown option");
-    CHECK(complaint(options, {"--fp8-formt"}) == "--fp8-formt: unknown option");
-    CHECK(complaint(options, {"--tp", "2"}) == "--tp: unknown option");
-    CHECK(
-        complaint(options, {"--skip-train-iteration-rage"}) ==
-        "--skip-train-iteration-rage: unknown option: did you mean --skip-train-iteration-range?");
+    CHECK(nothing_like("--skip-train", complaint(options, {"--skip-train"})));
+    CHECK(nothing_like("--fp8-formt", complaint(options, {"--fp8-formt"})));
+    CHECK(nothing_like("--tp", complaint(options, {"--tp", "2"})));
+    CHECK_THAT(complaint(options, {"--skip-train-iteration-rage"}),
+               HasInOrder("--skip-train-iteration-rage: ", " --skip-train-iteration-range?"));
 }
 
 TEST_CASE("hidden options of another program are accepted without a note") {
@@ -187,53 +191,48 @@ TEST_CASE("hidden options of another program are accepted without a note") {
 }
 
 TEST_CASE_METHOD(Fixture, "no abbreviations") {
-    CHECK(complaint(options, {"--jso"}) == "--jso: unknown option: did you mean --json?");
+    CHECK_THAT(complaint(options, {"--jso"}), HasInOrder("--jso: ", " --json?"));
 }
 
 TEST_CASE_METHOD(Fixture, "an invalid number: the error names the option") {
     CHECK_THAT(complaint(options, {"--n", "5x"}), StartsWith("--n: "));
     CHECK_THAT(complaint(options, {"--lr", "fast"}), StartsWith("--lr: "));
     CHECK_THAT(complaint(options, {"--size", "2Q"}), StartsWith("--size: "));
-    CHECK(complaint(options, {"--size", "80"}) ==
-          "--size: '80' has no unit: write 80GB, 80GiB or 80B");
+    CHECK_THAT(complaint(options, {"--size", "80"}),
+               HasInOrder("--size: '80' ", "80GB, 80GiB or 80B"));
     CHECK_THAT(complaint(options, {"--counts", "1", "b"}), StartsWith("--counts: "));
     CHECK_THAT(complaint(options, {"--n="}), StartsWith("--n: "));
 }
 
 TEST_CASE_METHOD(Fixture, "a missing value is an error, never the next option") {
-    CHECK(complaint(options, {"--n"}) == "--n: needs a value (N)");
-    CHECK(complaint(options, {"--name", "--json"}) == "--name: needs a value (NAME)");
-    CHECK(complaint(options, {"--input", "--json"}) == "--input: needs a value (FILE)");
-    CHECK(complaint(options, {"--name", "--"}) == "--name: needs a value (NAME)");
-    CHECK(complaint(options, {"--num-workers", "--json"}) == "--num-workers: needs a value (X)");
+    CHECK_THAT(complaint(options, {"--n"}), HasInOrder("--n: ", "(N)"));
+    CHECK_THAT(complaint(options, {"--name", "--json"}), HasInOrder("--name: ", "(NAME)"));
+    CHECK_THAT(complaint(options, {"--input", "--json"}), HasInOrder("--input: ", "(FILE)"));
+    CHECK_THAT(complaint(options, {"--name", "--"}), HasInOrder("--name: ", "(NAME)"));
+    CHECK_THAT(complaint(options, {"--num-workers", "--json"}),
+               HasInOrder("--num-workers: ", "(X)"));
 }
 
 TEST_CASE_METHOD(Fixture, "all problems of a command line are reported, in order") {
     const std::string all =
         complaint(options, {"--lr", "fast", "--nonsense", "3", "--num-workers", "--json",
                             "--expert-parallel", "2", "--lr-decay-style", "cos"});
-    CHECK(
-        lm::problems_in(all) ==
-        std::vector<std::string_view>{
-            "--lr: 'fast' is not a number: give a value such as 0.1, 3e-4 or -2",
-            "--num-workers: needs a value (X)", "--expert-parallel: there are no experts",
-            "--lr-decay-style: 'cos' is not one of cosine, linear, constant: did you mean cosine?",
-            "--nonsense: unknown option"});
-    CHECK(lm::summary_of(all) ==
-          "--lr: 'fast' is not a number: give a value such as 0.1, 3e-4 or -2 (and 4 more)");
+    std::string objects;
+    for (const std::string_view problem : lm::problems_in(all))
+        objects += problem.substr(0, problem.find(": ") + 2);
+    CHECK(objects == "--lr: --num-workers: --expert-parallel: --lr-decay-style: --nonsense: ");
+    CHECK(lm::summary_of(all) == std::string(lm::problems_in(all)[0]) + " (and 4 more)");
     CHECK(lm::summary_of("one") == "one");
 }
 
 TEST_CASE_METHOD(Fixture, "a flag has no value") {
-    CHECK(complaint(options, {"--json=yes"}) ==
-          "--json: takes no value: remove '=' and the text after it");
-    CHECK(complaint(options, {"--json", "yes"}) ==
-          "yes: unexpected operand: --json takes no value");
+    CHECK_THAT(complaint(options, {"--json=yes"}), HasInOrder("--json: ", "'='"));
+    CHECK_THAT(complaint(options, {"--json", "yes"}), HasInOrder("yes: ", "--json"));
 }
 
 TEST_CASE_METHOD(Fixture, "a wrong choice lists the choices") {
-    CHECK(complaint(options, {"--lr-decay-style", "cos"}) ==
-          "--lr-decay-style: 'cos' is not one of cosine, linear, constant: did you mean cosine?");
+    CHECK_THAT(complaint(options, {"--lr-decay-style", "cos"}),
+               HasInOrder("--lr-decay-style: 'cos' ", "cosine, linear, constant: ", " cosine?"));
     parse({"--lr-decay-style", "linear"});
     CHECK(args.style == "linear");
 }
@@ -295,8 +294,8 @@ TEST_CASE("operands: each gets its minimum, the first that accepts more gets the
         options.parse({"a", "b", "c"});
         CHECK(in == Arguments{"a", "b"});
         CHECK(out == "c");
-        CHECK(complaint(options, {"a"}) == "OUT: is missing: where to");
-        CHECK(complaint(options, {}) == "IN: is missing: what");
+        CHECK_THAT(complaint(options, {"a"}), HasInOrder("OUT: ", ": where to"));
+        CHECK_THAT(complaint(options, {}), HasInOrder("IN: ", ": what"));
     }
     SECTION("one, then an optional one") {
         Options options("lm-ckpt latest", "print or set");
@@ -308,8 +307,7 @@ TEST_CASE("operands: each gets its minimum, the first that accepts more gets the
         CHECK_FALSE(options.given("STEP"));
         options.parse({"d", "7"});
         CHECK(step == "7");
-        CHECK(complaint(options, {"d", "7", "8"}) ==
-              "8: unexpected operand: expected only DIR and STEP");
+        CHECK_THAT(complaint(options, {"d", "7", "8"}), HasInOrder("8: ", "DIR and STEP"));
     }
     SECTION("after -- everything is an operand") {
         Options options("lm-x", "x");
@@ -345,15 +343,13 @@ TEST_CASE("verbs have their own options") {
     CHECK(options.parse({"ls", "--help"}) == Options::Parsed::help);
     CHECK(options.chosen_verb() == &ls);
 
-    CHECK(complaint(options, {"ls", "d", "--keep-last", "5"}) == "--keep-last: unknown option");
-    CHECK(complaint(options, {"prnue"}) == "prnue: unknown command: did you mean prune?");
-    CHECK(complaint(options, {"prnue", "--keep-first", "2"}) ==
-          "prnue: unknown command: did you mean prune?");
-    CHECK(complaint(options, {"frobnicate"}) ==
-          "frobnicate: unknown command: use one of ls, prune");
-    CHECK(complaint(options, {}) == "command: is missing: use one of ls, prune");
-    CHECK(complaint(options, {"--json", "ls"}) ==
-          "--json: options follow the command: write the option after the command");
+    CHECK(nothing_like("--keep-last", complaint(options, {"ls", "d", "--keep-last", "5"})));
+    CHECK_THAT(complaint(options, {"prnue"}), HasInOrder("prnue: ", " prune?"));
+    CHECK_THAT(complaint(options, {"prnue", "--keep-first", "2"}),
+               HasInOrder("prnue: ", " prune?"));
+    CHECK_THAT(complaint(options, {"frobnicate"}), HasInOrder("frobnicate: ", "ls, prune"));
+    CHECK_THAT(complaint(options, {}), HasInOrder("command: ", "ls, prune"));
+    CHECK_THAT(complaint(options, {"--json", "ls"}), HasInOrder("--json: ", "command"));
     CHECK(options.parse({"--version"}) == Options::Parsed::version);
     CHECK(options.chosen_verb() == nullptr);
 }
@@ -369,7 +365,7 @@ TEST_CASE("a program may have verbs and operands") {
     CHECK(options.chosen_verb() == nullptr);
     options.parse({"info", "p"});
     CHECK(prefix == "p");
-    CHECK(complaint(options, {"inof", "p"}) == "inof: unknown command: did you mean info?");
+    CHECK_THAT(complaint(options, {"inof", "p"}), HasInOrder("inof: ", " info?"));
 }
 
 TEST_CASE("a path, a value or another word in the place of a command or option") {
@@ -379,54 +375,47 @@ TEST_CASE("a path, a value or another word in the place of a command or option")
     tool.values("--input", &input, "FILE", "files");
     tool.operands_mean("--input");
     tool.verb("info", "print", [] { return 0; }).not_called({"describe", "stat"});
-    CHECK(complaint(tool, {"corpus.jsonl", "--input", "x"}) ==
-          "corpus.jsonl: unknown command: did you mean --input corpus.jsonl?");
-    CHECK(complaint(tool, {"describe"}) == "describe: unknown command: did you mean info?");
-    CHECK(complaint(tool, {"tokenize"}) ==
-          "tokenize: unknown command: use --input without a command, or one of info");
-    CHECK(complaint(tool, {"--input", "x", "--", "y"}) ==
-          "y: unexpected operand: expected only options");
+    CHECK_THAT(complaint(tool, {"corpus.jsonl", "--input", "x"}),
+               HasInOrder("corpus.jsonl: ", " --input corpus.jsonl?"));
+    CHECK_THAT(complaint(tool, {"describe"}), HasInOrder("describe: ", " info?"));
+    CHECK_THAT(complaint(tool, {"tokenize"}), HasInOrder("tokenize: ", " --input ", " info"));
+    CHECK_THAT(complaint(tool, {"--input", "x", "--", "y"}), HasInOrder("y: ", "only options"));
 
     Options verbs("lm-ckpt", "checkpoints");
     verbs.verb("ls", "list", [] { return 0; }).positional("DIR", &directory, "directory");
     verbs.verb("prune", "remove", [] { return 0; });
-    CHECK(complaint(verbs, {"/"}) ==
-          "/: a path is not a command: write one of ls, prune before the path");
+    CHECK_THAT(complaint(verbs, {"/"}), HasInOrder("/: ", "path", "ls, prune"));
 
     Options train("lm-train", "train");
     train.value("--model", &model, "NAME", "model");
     train.completes({"gpt2-124m", "llama-7b"});
     train.values("--data-path", &input, "PREFIX", "data");
     train.operands_mean("--data-path");
-    CHECK(complaint(train, {"gpt2-124m"}) ==
-          "gpt2-124m: unexpected operand: did you mean --model gpt2-124m?");
-    CHECK(complaint(train, {"data/corpus"}) ==
-          "data/corpus: unexpected operand: did you mean --data-path data/corpus?");
-    CHECK(complaint(train, {"corpus"}) == "corpus: unexpected operand: expected only options");
-    CHECK(complaint(train, {"--model=a", "--data-path=a", "--", "b/c"}) ==
-          "b/c: unexpected operand: expected only options");
+    CHECK_THAT(complaint(train, {"gpt2-124m"}), HasInOrder("gpt2-124m: ", " --model gpt2-124m?"));
+    CHECK_THAT(complaint(train, {"data/corpus"}),
+               HasInOrder("data/corpus: ", " --data-path data/corpus?"));
+    CHECK_THAT(complaint(train, {"corpus"}), HasInOrder("corpus: ", "only options"));
+    CHECK_THAT(complaint(train, {"--model=a", "--data-path=a", "--", "b/c"}),
+               HasInOrder("b/c: ", "only options"));
     bool bf16 = false;
     train.flag("--bf16", &bf16, "precision");
-    CHECK(complaint(train, {"--bf16", "true"}) ==
-          "true: unexpected operand: --bf16 takes no value");
+    CHECK_THAT(complaint(train, {"--bf16", "true"}), HasInOrder("true: ", "--bf16"));
     double lr = 0;
     train.value("--lr", &lr, "X", "rate");
-    CHECK(complaint(train, {"--lr", "1e-3", "1e-4"}) ==
-          "1e-4: unexpected operand: --lr takes one value");
-    CHECK(complaint(train, {""}) == "'': is an empty operand: is a variable unset?");
+    CHECK_THAT(complaint(train, {"--lr", "1e-3", "1e-4"}), HasInOrder("1e-4: ", "--lr"));
+    CHECK_THAT(complaint(train, {""}), HasInOrder("'': ", "empty"));
     std::vector<i64> steps;
     train.values("--iterations-to-skip", &steps, "N ...", "steps");
-    CHECK(complaint(train, {"--iterations-to-skip", "1", "4-7"}) ==
-          "--iterations-to-skip: '4-7' is a range: expected one number");
-    CHECK(complaint(train, {"--iterations-to-skip", "1", "x"}) ==
-          "--iterations-to-skip: 'x' is not a count: give a whole number such as 12 or 5M");
+    CHECK_THAT(complaint(train, {"--iterations-to-skip", "1", "4-7"}),
+               HasInOrder("--iterations-to-skip: '4-7' ", "range"));
+    CHECK_THAT(complaint(train, {"--iterations-to-skip", "1", "x"}),
+               HasInOrder("--iterations-to-skip: 'x' "));
 
     Options latest("lm-x", "x");
     std::optional<std::string> step;
     latest.positional("DIR", &directory, "directory");
     latest.positional("STEP", &step, "step");
-    CHECK(complaint(latest, {"a", "2", "4"}) ==
-          "4: unexpected operand: expected only DIR and STEP");
+    CHECK_THAT(complaint(latest, {"a", "2", "4"}), HasInOrder("4: ", "DIR and STEP"));
 }
 
 TEST_CASE("declaring a name twice or without dashes is a bug") {

@@ -63,7 +63,7 @@ TEST_CASE("a dump that is written and read is the same") {
     CHECK(dump_text(read) == dump_text(dump));
     CHECK(read.events.back().what == "wait");
     io::write_file(scratch / "other", "{\"kind\":\"step\"}\n", io::Overwrite::no);
-    CHECK_THROWS_WITH(read_dump(scratch / "other"), ContainsSubstring("no line of kind \"rank\""));
+    CHECK_THROWS_WITH(read_dump(scratch / "other"), HasInOrder(scratch / "other: ", "\"rank\""));
 }
 
 TEST_CASE("the explanation names the rank that has not started the operation") {
@@ -148,7 +148,7 @@ TEST_CASE("a dump with an impossible rank is refused") {
         dump.size = size;
         io::write_file(scratch / "rank-0.jsonl", dump_text(dump), io::Overwrite::yes);
         CHECK_THROWS_WITH(read_dump(scratch / "rank-0.jsonl"),
-                          ContainsSubstring("corrupt: states rank"));
+                          HasInOrder(scratch / "rank-0.jsonl: corrupt", "rank"));
     }
 }
 
@@ -156,7 +156,7 @@ TEST_CASE("dumps of two runs, or none, are refused") {
     Ranks ranks;
     std::vector<RankDump> dumps = ranks.dumps();
     dumps[2].run = 78;
-    CHECK_THROWS_WITH(explain_hang(dumps), ContainsSubstring("dumps of different runs"));
+    CHECK_THROWS_WITH(explain_hang(dumps), ContainsSubstring("different runs"));
     CHECK_THROWS_WITH(explain_hang({dumps[0], dumps[0]}), ContainsSubstring("two dumps of rank 0"));
     CHECK_THROWS_WITH(explain_hang({}), ContainsSubstring("no dumps"));
 }

@@ -111,16 +111,14 @@ TEST_CASE("all ranks that joined get the names of the missing ones") {
     TcpHub hub(meeting, 3);
     hub.start();
     const std::vector<std::string> errors = join(hub, meeting, {0, 6}, 3);
-    CHECK_THAT(errors[0],
-               ContainsSubstring("timed out after 3 s waiting for ranks 1-5, 7-63 of 64"));
+    CHECK_THAT(errors[0], HasInOrder(" 3 s ", "ranks 1-5, 7-63 of 64"));
     CHECK(errors[1] == errors[0]);
 }
 
 TEST_CASE("an unreachable hub is an error with its reason") {
     const Meeting meeting{.rank = 3, .size = 4, .host = "127.0.0.1", .port = 1, .token = "d"};
     CHECK_THAT(error_of([&] { (void)join_hub(meeting, Deadline(0.3)); }),
-               ContainsSubstring("rendezvous at 127.0.0.1:1: rank 0 did not answer rank 3") &&
-                   ContainsSubstring("Connection refused"));
+               HasInOrder("127.0.0.1:1: ", "rank 0 ", "rank 3", "Connection refused"));
     const Meeting nowhere{.rank = 3, .size = 4, .host = "no.such.host.invalid", .port = 9};
     CHECK_THAT(error_of([&] { (void)join_hub(nowhere, Deadline(0.3)); }),
                ContainsSubstring("invalid"));
@@ -146,7 +144,7 @@ TEST_CASE("unidentified connections, garbage and other jobs are dropped") {
     Meeting other_job = as_rank(hub, meeting, 1);
     other_job.token = "another";
     CHECK_THAT(error_of([&] { (void)join_hub(other_job, Deadline(0.5)); }),
-               ContainsSubstring("rank 0 did not answer rank 1"));
+               HasInOrder("rank 0 ", "rank 1"));
     for (const std::string& error : join(hub, meeting, all_ranks(3), 20)) CHECK(error.empty());
 }
 
@@ -157,7 +155,7 @@ TEST_CASE("a rank of a job of another size is refused") {
     Meeting larger = as_rank(hub, meeting, 5);
     larger.size = 16;
     CHECK_THAT(error_of([&] { (void)join_hub(larger, Deadline(5)); }),
-               ContainsSubstring("rank 5 of 16 connected, but rank 0 expects 2 ranks"));
+               HasInOrder("rank 5 of 16 ", "rank 0 ", "2 ranks"));
     for (const std::string& error : join(hub, meeting, {0, 1}, 20)) CHECK(error.empty());
 }
 
@@ -189,7 +187,7 @@ TEST_CASE("of two processes with the same rank the earlier one is refused") {
     both.join();
     std::ranges::sort(errors);
     CHECK(errors[0].empty());
-    CHECK_THAT(errors[1], ContainsSubstring("another process connected as rank 1"));
+    CHECK_THAT(errors[1], HasInOrder("another process", "rank 1"));
 }
 
 TEST_CASE("ranks that connect at the same time all join at their first attempt") {
@@ -209,8 +207,7 @@ TEST_CASE("a job with more ranks than files that rank 0 may open is refused at o
         const std::string why = error_of([] {
             TcpHub({.rank = 0, .size = 10'000, .host = "127.0.0.1", .token = "j"}, 20).start();
         });
-        const bool clear =
-            why.find("the limit of open files is 1024: raise the hard limit") != why.npos;
+        const bool clear = test::has_in_order(why, {"open files", "1024"});
         TcpHub hub({.rank = 0, .size = 300, .host = "127.0.0.1"}, 20);
         hub.start();
         rlimit raised{};

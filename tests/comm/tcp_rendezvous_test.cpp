@@ -196,7 +196,7 @@ TEST_CASE("a rank without the token does not join, and the missing rank is named
     std::thread intruder([&] { wrong = run_job(other, {1}, 2); });
     const std::vector<std::string> errors = run_job(meeting, {0}, 2);
     intruder.join();
-    CHECK_THAT(errors[0], ContainsSubstring("waiting for rank 1 of 2"));
+    CHECK_THAT(errors[0], ContainsSubstring("rank 1 of 2"));
     CHECK_THAT(wrong[0], ContainsSubstring("LM_RENDEZVOUS_TOKEN"));
 }
 
@@ -209,7 +209,7 @@ TEST_CASE("a hub without the token gets no rank") {
     const auto error = test::caught([&] { (void)join_hub(meeting, Deadline(1)); });
     CHECK(error.threw);
     CHECK(error.code == Exit::failure);
-    CHECK_THAT(error.message, ContainsSubstring("rank 0 has another token"));
+    CHECK_THAT(error.message, HasInOrder("rank 0 ", "token"));
 }
 
 TEST_CASE("a stop signal ends the wait for other ranks") {

@@ -51,14 +51,14 @@ TEST_CASE("a member that ends early is reported at once") {
         if (world.rank() != 2) world.barrier();
     };
     CHECK_THROWS_WITH(run_ranks(4, body, {.timeout_s = 600}),
-                      "group 'world': barrier, operation 0: rank 2 of 4 ended without starting it");
+                      HasInOrder("group 'world': barrier, operation 0: rank 2 of 4 ", "ended"));
     const auto receive = [](Group& world) {
         float x = 0;
         if (world.rank() == 0) world.receive({&x, DType::fp32, {1}}, 1);
     };
     CHECK_THROWS_WITH(
         run_ranks(2, receive, {.timeout_s = 600}),
-        "group 'world': receive(1 x fp32 from rank 1): rank 1 of 2 ended without starting it");
+        HasInOrder("group 'world': receive(1 x fp32 from rank 1): rank 1 of 2 ", "ended"));
 }
 
 TEST_CASE("all ranks throw the reason of an abort, in all groups") {

@@ -102,7 +102,7 @@ TEST_CASE("grouped queries") {
     CHECK(model_of(tiny + "--group-query-attention").n_groups == 1);
     CHECK(model_of(tiny + "--group-query-attention --num-query-groups 2").n_groups == 2);
     CHECK(model_of("--model llama-70b --num-query-groups 16").n_groups == 16);
-    CHECK(error_of(tiny + "--num-query-groups 2").starts_with("--num-query-groups: needs"));
+    CHECK(error_of(tiny + "--num-query-groups 2").starts_with("--num-query-groups: "));
     CHECK(error_of(tiny + "--group-query-attention --num-query-groups 3")
               .starts_with("--num-query-groups"));
 }
@@ -141,9 +141,8 @@ TEST_CASE("every kind of position, norm and activation is a flag that gives it")
 TEST_CASE("an unknown kind is refused, also past the parser") {
     Program program(tiny + "--position-embedding-type rope");
     program.model.position = "spiral";
-    CHECK_THROWS_WITH(program.resolve(),
-                      "--position-embedding-type: 'spiral' is not one of absolute, alibi, rope, "
-                      "none");
+    CHECK_THROWS_WITH(program.resolve(), HasInOrder("--position-embedding-type: 'spiral' ",
+                                                    "absolute, alibi, rope, none"));
 }
 
 TEST_CASE("positions") {
@@ -250,11 +249,11 @@ TEST_CASE("Megatron's flags of other architectures") {
     }
     CHECK(model_of(tiny + "--window-size -1,0").window == 0);
     for (const char* window : {"7", "7,", "x,0", "-2,0", "7,0,0"}) {
-        CHECK(error_of(tiny + "--window-size " + window).starts_with("--window-size: expected"));
+        CHECK(error_of(tiny + "--window-size " + window).starts_with("--window-size: "));
     }
-    CHECK(error_of(tiny + "--window-size 7,1").starts_with("--window-size: a query sees no later"));
-    CHECK(error_of(tiny + "--squared-relu --swiglu")
-              .starts_with("--squared-relu: cannot be combined with"));
+    CHECK(error_of(tiny + "--window-size 7,1").starts_with("--window-size: "));
+    CHECK_THAT(error_of(tiny + "--squared-relu --swiglu"),
+               HasInOrder("--squared-relu: ", "--swiglu"));
     CHECK(error_of(rope + "--rotary-percent 0").starts_with("--rotary-percent"));
     CHECK(error_of(rope + "--rotary-percent 1.5").starts_with("--rotary-percent"));
     CHECK(error_of(rope + "--rotary-percent 0.2 --kv-channels 8").starts_with("--rotary-percent"));
@@ -289,11 +288,12 @@ TEST_CASE("the flags that a preset notes mean the same model") {
 TEST_CASE("divisions over ranks") {
     CHECK(error_of(tiny + "--tensor-model-parallel-size 4").empty());
     CHECK(error_of(tiny + "--tensor-model-parallel-size 3").empty());  // 1, 1 and 2 heads
-    CHECK(error_of(tiny + "--tensor-model-parallel-size 5") ==
-          "--tensor-model-parallel-size: 5 ranks exceed --num-attention-heads 4: use at most 4");
-    CHECK(error_of(tiny + "--group-query-attention --num-query-groups 2 "
-                          "--tensor-model-parallel-size 4") ==
-          "--tensor-model-parallel-size: 4 ranks exceed --num-query-groups 2: use at most 2");
+    CHECK_THAT(error_of(tiny + "--tensor-model-parallel-size 5"),
+               HasInOrder("--tensor-model-parallel-size: 5 ", "--num-attention-heads 4: ", "4"));
+    CHECK_THAT(
+        error_of(tiny +
+                 "--group-query-attention --num-query-groups 2 --tensor-model-parallel-size 4"),
+        HasInOrder("--tensor-model-parallel-size: 4 ", "--num-query-groups 2: ", "2"));
     CHECK(error_of(tiny + "--pipeline-model-parallel-size 3")
               .starts_with("--pipeline-model-parallel-size: 3 stages"));
     CHECK(error_of(tiny + "--pad-vocab-size-to 50000").starts_with("--pad-vocab-size-to"));
@@ -327,13 +327,11 @@ TEST_CASE("stages, chunks and their balance") {
     CHECK(parallel("--pipeline-model-parallel-size 2 " + chunks + "1").n_chunks == 5);
     CHECK(parallel("--pipeline-model-parallel-size 2 " + chunks + "2").n_chunks == 3);
     CHECK(parallel("--pipeline-model-parallel-size 2 " + chunks + "5").n_chunks == 1);
+    CHECK(error_of(deep + chunks + "1").starts_with(chunks.substr(0, chunks.size() - 1) + ": "));
     CHECK(
-        error_of(deep + chunks + "1").starts_with(chunks.substr(0, chunks.size() - 1) + ": needs"));
-    CHECK(error_of(deep + "--pipeline-model-parallel-size 2 " + chunks + "0")
-              .ends_with("least 1, got 0"));
-    CHECK(error_of(deep + "--pipeline-model-parallel-size 4 " + chunks + "1")
-              .ends_with(
-                  "4 stages x 3 chunks exceed --num-layers 10: use fewer stages or larger chunks"));
+        error_of(deep + "--pipeline-model-parallel-size 2 " + chunks + "0").ends_with("1, got 0"));
+    CHECK_THAT(error_of(deep + "--pipeline-model-parallel-size 4 " + chunks + "1"),
+               HasInOrder("4 stages x 3 chunks ", "--num-layers 10: "));
     using enum PipelineBalance;
     CHECK(parallel("--pp-partition-method type:transformer|embedding").balance ==
           layers_and_embedding);

@@ -20,10 +20,10 @@ const BatchRamp tr11{192, 16, 9'765'625, 2048};
 TEST_CASE("replicas follow from the ranks") {
     CHECK(replicas_of(384, {.tp = 4, .pp = 12}).dp == 8);
     CHECK(replicas_of(384, {.tp = 4, .pp = 12}).world() == 384);
-    CHECK_THROWS_WITH(replicas_of(100, {.tp = 2, .pp = 4}),
-                      "--world-size: 100 ranks are not a multiple of 2 tensor x "
-                      "4 pipeline ranks = 8: use 96 or 104");
-    CHECK_THROWS_WITH(replicas_of(4, {.tp = 2, .pp = 4}), EndsWith("8: use 8"));
+    CHECK_THROWS_WITH(
+        replicas_of(100, {.tp = 2, .pp = 4}),
+        HasInOrder("--world-size: 100 ranks ", "2 tensor x 4 pipeline ranks = 8: ", "96 or 104"));
+    CHECK_THROWS_WITH(replicas_of(4, {.tp = 2, .pp = 4}), EndsWith(" 8"));
     CHECK_THROWS_AS(replicas_of(0, {.tp = 1, .pp = 1}), Error);
 }
 
@@ -40,26 +40,25 @@ TEST_CASE("published trainings have whole batches") {
 
 TEST_CASE("every batch of a ramp is checked beforehand, with the values that fit") {
     // 64 nodes of 4 GPUs.
-    CHECK(
-        batch_problems(tr1, 1, replicas_of(256, {.tp = 2, .pp = 4})) ==
-        Texts{"--rampup-batch-size: 32 of its 64 batch sizes (16, 48, 80, 112, 144, 176, 208, 240, "
-              "..., from iteration 1 to iteration 23456) are not a multiple of micro batch 1 x 32 "
-              "data-parallel ranks = 32: use 16 data-parallel ranks (128 ranks in all)"});
+    const Texts nodes64 = batch_problems(tr1, 1, replicas_of(256, {.tp = 2, .pp = 4}));
+    REQUIRE(nodes64.size() == 1);
+    CHECK_THAT(
+        nodes64[0],
+        HasInOrder("--rampup-batch-size: 32 of its 64 batch sizes (16, 48, 80, 112, 144, 176, "
+                   "208, 240, ...",
+                   "iteration 1 ", "iteration 23456) ",
+                   "1 x 32 data-parallel ranks = 32: ", "16 data-parallel ranks (128 "));
     // 96 nodes: 1024 has no factor 3.
     const Texts nodes96 = batch_problems(tr1, 1, replicas_of(384, {.tp = 2, .pp = 4}));
     REQUIRE(nodes96.size() == 2);
-    CHECK(nodes96[0] ==
-          "--global-batch-size: 1024 is not a multiple of micro batch 1 x 48 "
-          "data-parallel ranks = 48: use 1008 or 1056");
+    CHECK_THAT(nodes96[0], HasInOrder("--global-batch-size: 1024 ",
+                                      "1 x 48 data-parallel ranks = 48: ", "1008 or 1056"));
     CHECK_THAT(nodes96[1], ContainsSubstring("42 of its 64 batch sizes"));
     const Texts micro4 = batch_problems(tr11, 4, replicas_of(384, {.tp = 4, .pp = 12}));
     REQUIRE(micro4.size() == 1);
-    CHECK_THAT(
-        micro4[0],
-        ContainsSubstring("208, 240, 272") && ContainsSubstring("from iteration 440 to ") &&
-            EndsWith("use 4 data-parallel ranks (192 ranks in all), or --micro-batch-size 2"));
+    CHECK_THAT(micro4[0], HasInOrder("208, 240, 272", "iteration 440 ",
+                                     " 4 data-parallel ranks (192 ", "--micro-batch-size 2"));
     CHECK_THAT(batch_problems(BatchRamp{7, 1, 100, 8}, 2, {1, 1}).at(0),
-               EndsWith("1 of its 2 batch sizes (7, from iteration 1 to iteration 15) are not a "
-                        "multiple of micro batch 2 x 1 data-parallel ranks = 2: use "
-                        "--micro-batch-size 1"));
+               HasInOrder("1 of its 2 batch sizes (7, ", "iteration 1 ", "iteration 15) ",
+                          "2 x 1 data-parallel ranks = 2: ", "--micro-batch-size 1"));
 }

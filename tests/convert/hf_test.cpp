@@ -286,26 +286,23 @@ TEST_CASE("an unsupported model is refused with the flag or the tensor") {
         return text;
     };
     write_hf(scratch / "missing", "", {{"h.1.ln_2.bias", "h.1.ln_9.bias"}});
-    CHECK_THAT(import_error("missing", Exit::failure),
-               ContainsSubstring("h.1.ln_2.bias is missing"));
+    CHECK_THAT(import_error("missing", Exit::failure), HasInOrder("h.1.ln_2.bias ", "missing"));
     write_hf(scratch / "wrong", "");
     test::write(scratch / "wrong/config.json",
                 R"({"model_type": "gpt2", "n_layer": 2, "n_embd": 40, "n_head": 5,
                     "vocab_size": 77, "n_positions": 13})");
-    CHECK_THAT(
-        import_error("wrong", Exit::failure),
-        ContainsSubstring(
-            "h.0.mlp.c_fc.weight: expected shape [40,160] from the configuration, got [40,100]"));
+    CHECK_THAT(import_error("wrong", Exit::failure),
+               HasInOrder("h.0.mlp.c_fc.weight: ", "[40,160]", "[40,100]"));
     test::write(scratch / "wrong/config.json", R"({"model_type": "bert"})");
-    CHECK_THAT(import_error("wrong", Exit::usage), ContainsSubstring("got 'bert'"));
+    CHECK_THAT(import_error("wrong", Exit::usage), ContainsSubstring("'bert'"));
     io::remove_tree(scratch / "wrong/config.json");
-    CHECK_THAT(import_error("wrong", Exit::usage),
-               ContainsSubstring("config.json: does not exist"));
+    CHECK_THAT(import_error("wrong", Exit::usage), ContainsSubstring("config.json: "));
     write_hf(scratch / "evil", "");
     io::remove_tree(scratch / "evil/model.safetensors");
     test::write(scratch / "evil/model.safetensors.index.json",
                 R"({"weight_map": {"wte.weight": "../wrong/model.safetensors"}})");
-    CHECK_THAT(import_error("evil", Exit::failure), ContainsSubstring("is not a plain file name"));
+    CHECK_THAT(import_error("evil", Exit::failure),
+               HasInOrder("model.safetensors.index.json: ", "file name"));
 }
 
 TEST_CASE("an existing OUT is replaced only with --force, and only if it is a model") {
@@ -321,11 +318,11 @@ TEST_CASE("an existing OUT is replaced only with --force, and only if it is a mo
                ContainsSubstring("--force"));
     CHECK(convert_error(scratch / "native", scratch / "hf", true) == "no error");
     CHECK_THAT(convert_error(scratch / "native", scratch / "native", true),
-               ContainsSubstring("contains"));
+               HasInOrder("native: ", scratch / "native"));
     io::make_directories(scratch / "home");
     test::write(scratch / "home/thesis.tex", "x");
     CHECK_THAT(convert_error(scratch / "native", scratch / "home", true),
-               ContainsSubstring("without a model"));
+               ContainsSubstring(scratch / "home"));
     CHECK(io::exists(scratch / "home/thesis.tex"));
 }
 
@@ -338,7 +335,7 @@ TEST_CASE("formats are detected") {
     CHECK(detect_format(scratch / "native") == Format::native);
     CHECK(detect_format(scratch / "native/global_step0") == Format::native);
     CHECK_THAT(test::error_of([&] { detect_format(scratch.path()); }, Exit::usage),
-               ContainsSubstring("expected a checkpoint of lm-utils or Megatron"));
+               ContainsSubstring("lm-utils or Megatron"));
 }
 
 TEST_CASE("shards are the same as those of huggingface_hub") {
@@ -435,16 +432,14 @@ TEST_CASE("a model that no class of transformers holds names the flag") {
     auto config = test::odd_model(1);
     config.position = spec::PositionEmbedding::none;
     CHECK_THAT(test::error_of([&] { choose_class(config); }, Exit::usage),
-               ContainsSubstring("--position-embedding-type: the model has none") &&
-                   ContainsSubstring("no supported class of transformers can"));
+               HasInOrder("--position-embedding-type: ", "none", "no supported class"));
     auto bloom = test::bloom_model(1, 4, 4);
-    CHECK_THAT(
-        test::error_of([&] { choose_class(bloom); }, Exit::usage),
-        ContainsSubstring("--ffn-hidden-size") && ContainsSubstring("hf-bloom (BloomForCausalLM)"));
+    CHECK_THAT(test::error_of([&] { choose_class(bloom); }, Exit::usage),
+               HasInOrder("--ffn-hidden-size", "hf-bloom (BloomForCausalLM)"));
     auto llama = test::llama_model(1, 4, 2);
     const auto as_gpt2 = [&] { check_fits(gpt2, llama); };
     CHECK_THAT(test::error_of(as_gpt2, Exit::usage),
-               ContainsSubstring("use --to hf-llama or hf-mistral"));
+               ContainsSubstring("--to hf-llama or hf-mistral"));
 }
 
 TEST_CASE("a config.json of another arithmetic is refused") {
@@ -454,7 +449,7 @@ TEST_CASE("a config.json of another arithmetic is refused") {
     CHECK_THAT(refused(R"({"model_type": "gpt_neox", "vocab_size": 9, "hidden_size": 8,
                            "num_hidden_layers": 1, "num_attention_heads": 2, "rotary_pct": 1.0,
                            "intermediate_size": 32})"),
-               ContainsSubstring("expected 'use_parallel_residual' to be false, got true"));
+               HasInOrder("'use_parallel_residual' ", "false", "true"));
     CHECK(hf_model(R"({"model_type": "mistral", "vocab_size": 9, "hidden_size": 8,
                                        "num_hidden_layers": 1, "num_attention_heads": 2,
                                        "intermediate_size": 32,
@@ -468,12 +463,12 @@ TEST_CASE("a config.json of another arithmetic is refused") {
     CHECK_THAT(refused(R"({"model_type": "llama", "vocab_size": 9, "hidden_size": 8,
                            "num_hidden_layers": 1, "num_attention_heads": 2,
                            "intermediate_size": 32, "rope_scaling": {"rope_type": "yarn"}})"),
-               ContainsSubstring("expected rope_type 'default' or 'llama3', got 'yarn'"));
+               HasInOrder("rope_type 'default' or 'llama3'", "'yarn'"));
     CHECK_THAT(refused(R"({"model_type": "llama", "vocab_size": 9, "hidden_size": 8,
                            "num_hidden_layers": 1, "num_attention_heads": 2,
                            "intermediate_size": 32,
                            "rope_scaling": {"rope_type": "llama3", "factor": 8,
                                             "low_freq_factor": 2, "high_freq_factor": 4,
                                             "original_max_position_embeddings": 8192}})"),
-               ContainsSubstring("expected 'low_freq_factor' to be 1, got 2"));
+               HasInOrder("'low_freq_factor' ", "1", "2"));
 }

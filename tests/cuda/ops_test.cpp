@@ -132,9 +132,7 @@ TEST_CASE("a GPU with little shared memory rejects only wide heads of 16 bits", 
             continue;
         }
         ++n_refused;
-        CHECK_THROWS_WITH(
-            run_case(*gpu, c, type),
-            ContainsSubstring("of shared memory for each block, more than this GPU has"));
+        CHECK_THROWS_WITH(run_case(*gpu, c, type), ContainsSubstring("shared memory"));
     }
     CHECK((n_refused > 0) == (type == DType::bf16));
     unsetenv("EMULATED_CUDA_CAPABILITY");

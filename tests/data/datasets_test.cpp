@@ -77,9 +77,7 @@ TEST_CASE("a part without requested samples may be empty") {
     const lm::test::TempDir dir;
     lm::test::write_counting(dir / "p", {100});
     auto c = config(dir / "p");
-    CHECK_THROWS_WITH(open_data(c),
-                      ContainsSubstring("--split: the valid split of") &&
-                          ContainsSubstring("is empty: it has none of the 1 documents"));
+    CHECK_THROWS_WITH(open_data(c), HasInOrder("--split: ", "valid split", "1 documents"));
     c.valid_samples = c.test_samples = 0;
     CHECK(open_data(c).valid.empty());
     c = config(dir / "p");
@@ -93,11 +91,11 @@ TEST_CASE("flags that contradict the data are refused before anything is allocat
     lm::test::write_counting(dir / "p", std::vector<i64>(10, 10));
     auto c = config(dir / "p");
     c.seq_length = 1024;
-    CHECK_THROWS_WITH(open_data(c), ContainsSubstring("--seq-length: the train split of") &&
-                                        ContainsSubstring("has 80 tokens, one sample needs 1025"));
+    CHECK_THROWS_WITH(open_data(c),
+                      HasInOrder("--seq-length: ", "train split", "80 tokens", "1025"));
     c = config(dir / "p");
     c.paths.data_path = {dir / "missing"};
-    CHECK_THROWS_WITH(open_data(c), ContainsSubstring("missing"));
+    CHECK_THROWS_WITH(open_data(c), StartsWith(dir / "missing: "));
     c.paths.data_path = {};
     CHECK_THROWS_WITH(open_data(c), ContainsSubstring("--data-path"));
 }
@@ -168,9 +166,7 @@ TEST_CASE("a blend without weights uses the sizes of its datasets") {
         for (const int count : counts) CHECK(count == Approx(197).margin(20));
     }
     c.train_samples = 5900;
-    CHECK_THROWS_WITH(
-        open_data(c),
-        ContainsSubstring("the train set has only 597 samples with this --data-order"));
+    CHECK_THROWS_WITH(open_data(c), HasInOrder("train set ", "597 samples", "--data-order"));
     c.order = DataOrder::stateless;
     CHECK_NOTHROW(open_data(c));
 }
@@ -188,8 +184,7 @@ TEST_CASE("separate paths for the parts use whole datasets") {
     CHECK(lm::data::data_prefixes(c.paths) ==
           std::vector<std::string>{data.prefix(0), data.prefix(1), data.prefix(2)});
     c.paths.data_path = {data.prefix(0)};
-    CHECK_THROWS_WITH(open_data(c),
-                      ContainsSubstring("--train-data-path: cannot be combined with --data-path"));
+    CHECK_THROWS_WITH(open_data(c), HasInOrder("--train-data-path: ", "--data-path"));
 }
 
 TEST_CASE("several named validation sets have their own documents") {
@@ -211,10 +206,10 @@ TEST_CASE("several named validation sets have their own documents") {
         }
     }
     c.paths.valid_groups.push_back("valid: 1 0:1 " + data.prefix(0));
-    CHECK_THROWS_WITH(open_data(c), ContainsSubstring("two sets have the name valid"));
+    CHECK_THROWS_WITH(open_data(c), ContainsSubstring(" name valid"));
     c.paths.valid_groups.clear();
     c.paths.train_groups.push_back(c.paths.train_groups[0]);
-    CHECK_THROWS_WITH(open_data(c), ContainsSubstring("two sets have the name train"));
+    CHECK_THROWS_WITH(open_data(c), ContainsSubstring(" name train"));
 }
 
 TEST_CASE("data paths and weighted groups are parsed as Megatron and BigScience write them") {
@@ -228,7 +223,7 @@ TEST_CASE("data paths and weighted groups are parsed as Megatron and BigScience 
     CHECK(blend.paths[0].weight == 0.3);
     CHECK(blend.paths[1].prefix == "b");
     CHECK_THROWS_WITH(parse_blend("--data-path", {"1", "a", "b", "c"}),
-                      ContainsSubstring("--data-path: expected prefixes only"));
+                      HasInOrder("--data-path: ", "prefixes"));
     CHECK_THROWS_WITH(parse_blend("--data-path", {"0", "a", "1", "b"}),
                       ContainsSubstring("weight 0 of a"));
     const auto group = parse_group("--x", "train: 0.4 0:0.950 /d/a, 0.6 0.25:0.75 /d/b");
@@ -253,7 +248,7 @@ TEST_CASE("a group file has quoted groups in one line") {
           std::vector<std::string>{"train: 1 0:1 p"});
     std::ofstream(dir / "h") << "\n";
     CHECK_THROWS_WITH(lm::data::read_group_file("--x", dir / "h"),
-                      ContainsSubstring("names no dataset"));
+                      HasInOrder("--x: ", dir / "h", "no dataset"));
 }
 
 TEST_CASE("fractions are rounded as BigScience rounds them") {
@@ -281,8 +276,7 @@ TEST_CASE("the vocabulary of a metadata file must fit the model") {
     c.vocab_size = 257;
     CHECK_NOTHROW(open_data(c));
     c.vocab_size = 256;
-    CHECK_THROWS_WITH(open_data(c),
-                      ContainsSubstring("p.json: the data was made with a vocabulary"));
+    CHECK_THROWS_WITH(open_data(c), HasInOrder("p.json: ", "vocabulary"));
 }
 
 TEST_CASE("data_facts returns the common values of the metadata files") {

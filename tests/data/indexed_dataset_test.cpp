@@ -131,7 +131,7 @@ TEST_CASE("a writer without commit leaves nothing and keeps an existing output")
     CHECK(io::list_directory(scratch.path()).empty());
     write_small(scratch, "a");
     CHECK_THROWS_WITH(IndexedWriter::create(scratch / "a", TokenType::u16, io::Overwrite::no),
-                      ContainsSubstring("exists already"));
+                      ContainsSubstring(scratch / "a"));
 }
 
 TEST_CASE("a corrupt index is refused or found by verify") {
@@ -155,13 +155,13 @@ TEST_CASE("a corrupt index is refused or found by verify") {
         put(bytes, at, value);
         return bytes;
     };
-    CHECK_THAT(open_with("", bin), ContainsSubstring("a.idx: is empty"));
+    CHECK_THAT(open_with("", bin), HasInOrder("a.idx: ", "empty"));
     CHECK_THAT(open_with(std::string(50, 'x'), bin), ContainsSubstring("wrong magic"));
     CHECK_THAT(open_with(std::string("TNTIDX\0\0", 8) + idx, bin), ContainsSubstring("TNTIDX"));
     CHECK_THAT(open_with(idx.substr(0, 30), bin), ContainsSubstring("truncated"));
     CHECK_THAT(open_with(idx.substr(0, idx.size() - 1), bin), ContainsSubstring("truncated"));
     CHECK_THAT(open_with(idx + "xx", bin), ContainsSubstring("trailing"));
-    CHECK_THAT(open_with(changed(9, u64{2}), bin), ContainsSubstring("expected version 1, got 2"));
+    CHECK_THAT(open_with(changed(9, u64{2}), bin), HasInOrder("version 1", "2"));
     CHECK_THAT(open_with(changed(17, u8{6}), bin), ContainsSubstring("floating"));
     CHECK_THAT(open_with(changed(17, u8{99}), bin), ContainsSubstring("dtype code 99"));
     CHECK_THAT(open_with(changed(18, ~u64{0}), bin), ContainsSubstring("corrupt header"));
@@ -172,21 +172,21 @@ TEST_CASE("a corrupt index is refused or found by verify") {
     CHECK_THAT(open_with(changed(42, i32{-1}), bin), ContainsSubstring("last sequence"));
     CHECK_THAT(open_with(changed(94, i64{2}), bin), ContainsSubstring("document index"));
     CHECK_THAT(open_with(idx, bin.substr(2)), ContainsSubstring("truncated"));
-    CHECK_THAT(open_with(idx, bin + "xx"), ContainsSubstring("it may belong to another index"));
+    CHECK_THAT(open_with(idx, bin + "xx"), ContainsSubstring("another index"));
     const auto first_fault = [&] {
         const auto faults = verify_dataset(prefix, {}).faults;
         return faults.empty() ? std::string("none") : faults[0];
     };
     CHECK(open_with(changed(38, i32{2}), bin) == "opens");
-    CHECK_THAT(first_fault(), ContainsSubstring("sequence 2 begins at token 4"));
+    CHECK_THAT(first_fault(), HasInOrder("sequence 2 ", "token 4"));
     CHECK(open_with(changed(38, i32{-2}), bin) == "opens");
     CHECK_THAT(first_fault(), ContainsSubstring("negative"));
     CHECK(open_with(changed(54, i64{7}), bin) == "opens");
     CHECK_THAT(first_fault(), ContainsSubstring("corrupt"));
     CHECK(open_with(changed(78, i64{3}), bin) == "opens");
-    CHECK_THAT(first_fault(), ContainsSubstring("not monotonic"));
+    CHECK_THAT(first_fault(), ContainsSubstring("document index"));
     CHECK(open_with(idx, std::string(12, '\x7F')) == "opens");
-    CHECK_THAT(first_fault(), ContainsSubstring("outside the vocabulary of 10"));
+    CHECK_THAT(first_fault(), HasInOrder("vocabulary", "10"));
     CHECK(open_with(idx, bin) == "opens");
     CHECK(first_fault() == "none");
     VerifyRules rules;
@@ -205,14 +205,14 @@ TEST_CASE("verify reports a metadata file with other file sizes") {
         return verify_dataset(prefix, {}).faults;
     };
     CHECK(faults_with(12, 102).empty());
-    CHECK(faults_with(14, 102) ==
-          std::vector{metadata_path(prefix) +
-                      ": states 14 bytes of tokens, but the dataset has 12: "
-                      "this metadata file belongs to another dataset: replace or remove it"});
-    CHECK(faults_with(12, 101) ==
-          std::vector{metadata_path(prefix) +
-                      ": states 101 bytes of index, but the dataset has 102: "
-                      "this metadata file belongs to another dataset: replace or remove it"});
+    const auto only_fault = [&](i64 bin_bytes, i64 idx_bytes) {
+        const auto faults = faults_with(bin_bytes, idx_bytes);
+        return faults.size() == 1 ? faults[0] : std::string("not one");
+    };
+    CHECK_THAT(only_fault(14, 102),
+               HasInOrder(metadata_path(prefix) + ": ", "14 bytes", "tokens", "12"));
+    CHECK_THAT(only_fault(12, 101),
+               HasInOrder(metadata_path(prefix) + ": ", "101 bytes", "index", "102"));
 }
 
 TEST_CASE("verify reports each fault of the index once, and no valid entry") {
@@ -242,23 +242,16 @@ TEST_CASE("verify reports each fault of the index once, and no valid entry") {
         CHECK(faults.size() == 1);
         return faults.empty() ? std::string() : faults[0];
     };
-    CHECK_THAT(only(faults_with(pointer(1, 3))),
-               ContainsSubstring("pointer 3 of sequence 1 is corrupt"));
-    CHECK_THAT(only(faults_with(pointer(1, -6))), ContainsSubstring("sequence 1 is corrupt"));
-    CHECK_THAT(only(faults_with(length(1, -1))),
-               ContainsSubstring("length -1 of sequence 1 is negative"));
-    CHECK_THAT(only(faults_with(length(1, 99))),
-               ContainsSubstring("ends after the 12 tokens of the dataset"));
-    CHECK_THAT(only(faults_with(length(1, 2))),
-               ContainsSubstring("sequence 2 begins at token 4, but the previous one ends at 5"));
-    CHECK_THAT(only(faults_with(pointer(1, 10))),
-               ContainsSubstring("sequence 1 begins at token 5, but the previous one ends at 3"));
-    CHECK_THAT(only(faults_with(document(2, 99))),
-               ContainsSubstring("document 2 has the first sequence 99, which is out of range"));
+    CHECK_THAT(only(faults_with(pointer(1, 3))), ContainsSubstring("pointer 3 of sequence 1 "));
+    CHECK_THAT(only(faults_with(pointer(1, -6))), ContainsSubstring("pointer -6 of sequence 1 "));
+    CHECK_THAT(only(faults_with(length(1, -1))), ContainsSubstring("length -1 of sequence 1 "));
+    CHECK_THAT(only(faults_with(length(1, 99))), HasInOrder("sequence 1 ", "12 tokens"));
+    CHECK_THAT(only(faults_with(length(1, 2))), HasInOrder("sequence 2 ", "token 4", "5"));
+    CHECK_THAT(only(faults_with(pointer(1, 10))), HasInOrder("sequence 1 ", "token 5", "3"));
+    CHECK_THAT(only(faults_with(document(2, 99))), HasInOrder("document 2 ", "sequence 99"));
     const auto two = faults_with(pointer(1, 10), length(3, 1));
     REQUIRE(two.size() == 2);
-    CHECK_THAT(two[1],
-               ContainsSubstring("sequence 4 begins at token 8, but the previous one ends at 7"));
+    CHECK_THAT(two[1], HasInOrder("sequence 4 ", "token 8", "7"));
 }
 
 TEST_CASE("Megatron's rule for the token type") {
@@ -273,6 +266,6 @@ TEST_CASE("a sequence beyond the tokens is an error of the file, not a failed ch
     put<i32>(idx, idx_header_bytes, 7);  // the dataset has 6 tokens
     io::write_file(idx_path(prefix), idx, io::Overwrite::yes);
     const auto d = IndexedDataset::open(prefix);
-    CHECK_THROWS_WITH(d.length(0), ContainsSubstring("sequence 0 with 7 tokens ends after the 6"));
+    CHECK_THROWS_WITH(d.length(0), HasInOrder("sequence 0 ", "7 tokens", "6"));
     CHECK_FALSE(verify_dataset(prefix, {}).faults.empty());
 }

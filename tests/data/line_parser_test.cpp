@@ -59,65 +59,51 @@ TEST_CASE("lines that json.loads accepts are parsed") {
 }
 
 TEST_CASE("lines that json.loads refuses are errors with their byte") {
-    CHECK(text_of("") == "ERROR 1 not valid JSON: the line is empty");
-    CHECK(
-        text_of("[1]") ==
-        "ERROR 1 not valid JSON: an array: expected an object such as {\"text\": \"...\"} on each "
-        "line (jq -c '.[]' FILE writes such lines)");
-    CHECK(text_of("PAR1\x15").starts_with("ERROR 1 not valid JSON: a Parquet file: "));
-    CHECK(text_of("\x1f\x8b\x08\xff").starts_with("ERROR 1 not valid JSON: compressed data: "));
-    CHECK(
-        text_of("id,text") ==
-        "ERROR 1 not valid JSON: expected an object such as {\"text\": \"...\"} on each line, not "
-        "text or CSV");
-    CHECK(text_of(R"({"text":"a"} x)") ==
-          "ERROR 14 not valid JSON: expected the end of the line after the object");
+    CHECK_THAT(text_of(""), HasInOrder("ERROR 1 ", "empty"));
+    CHECK_THAT(text_of("[1]"), HasInOrder("ERROR 1 ", "array", "(jq -c '.[]' FILE "));
+    CHECK_THAT(text_of("PAR1\x15"), HasInOrder("ERROR 1 ", "Parquet file: "));
+    CHECK_THAT(text_of("\x1f\x8b\x08\xff"), HasInOrder("ERROR 1 ", "compressed data: "));
+    CHECK_THAT(text_of("id,text"), HasInOrder("ERROR 1 ", "{\"text\": \"...\"}", "CSV"));
+    CHECK_THAT(text_of(R"({"text":"a"} x)"), HasInOrder("ERROR 14 ", "end of the line"));
     CHECK(text_of(R"({"text":"a"}{"text":"b"})").starts_with("ERROR 13 "));
     CHECK(text_of(R"({"text":"a",})").starts_with("ERROR 13 "));
-    CHECK(text_of(R"({"text":"a)") == "ERROR 11 not valid JSON: the line ends inside a string");
-    CHECK(text_of("{\"text\":\"a\tb\"}") ==
-          "ERROR 11 not valid JSON: control character in a string");
+    CHECK_THAT(text_of(R"({"text":"a)"), HasInOrder("ERROR 11 ", "ends"));
+    CHECK_THAT(text_of("{\"text\":\"a\tb\"}"), HasInOrder("ERROR 11 ", "control character"));
     CHECK(text_of(R"({"text":"\x"})").starts_with("ERROR 11 "));
     CHECK(text_of(R"({"text":"\u12"})").starts_with("ERROR 14 "));
     CHECK(text_of(R"({"text":"a","n":01})").starts_with("ERROR 18 "));
     CHECK(text_of(R"({"text":"a","n":1.})").starts_with("ERROR 19 "));
     CHECK(text_of(R"({"text":"a","n":nul})").starts_with("ERROR 17 "));
-    CHECK(text_of(R"({"text":null})") == "ERROR 9 'text' is null, not a string");
-    CHECK(text_of(R"({"text":["a",1]})") ==
-          "ERROR 9 'text' is an array with elements other than strings, not a string");
-    CHECK(text_of(R"({"title":"a"})") == "ERROR 1 there is no key 'text'");
-    CHECK(text_of("{\"text\":\"a\xC3\"}") == "ERROR 11 not valid UTF-8");
-    CHECK(
-        text_of(R"({"text":"a\ud800b"})").starts_with("ERROR 11 not valid JSON: \\ud800 is half"));
+    CHECK_THAT(text_of(R"({"text":null})"), HasInOrder("ERROR 9 'text' ", "null"));
+    CHECK_THAT(text_of(R"({"text":["a",1]})"), HasInOrder("ERROR 9 'text' ", "array"));
+    CHECK_THAT(text_of(R"({"title":"a"})"), HasInOrder("ERROR 1 ", "no key 'text'"));
+    CHECK_THAT(text_of("{\"text\":\"a\xC3\"}"), HasInOrder("ERROR 11 ", "UTF-8"));
+    CHECK_THAT(text_of(R"({"text":"a\ud800b"})"), HasInOrder("ERROR 11 ", "\\ud800 "));
     // Only the values of the wanted keys must be text.
     CHECK(text_of(R"({"o":"\ud800","text":"a"})") == "a");
     CHECK(text_of(R"({"o":{"\udc00":["\ud800",1]},"\ud800":5,"text":"a"})") == "a");
     CHECK(text_of(R"({"text":"\ud800","text":"a"})") == "a");  // the last one wins
-    CHECK(text_of(R"({"text":"a","text":"b\uD800"})")
-              .starts_with("ERROR 22 not valid JSON: \\uD800 is half"));
-    CHECK(text_of(R"({"text":["a","\ud800"]})").starts_with("ERROR 15 not valid JSON: \\ud800"));
-    CHECK(text_of(R"({"o":"\ud800","text":"\ud8})").starts_with("ERROR 27 not valid JSON: \\u "));
-    CHECK(text_of("{\"text\":" + std::string(3000, '[') + "}").find("nested too deeply") !=
-          std::string::npos);
+    CHECK_THAT(text_of(R"({"text":"a","text":"b\uD800"})"), HasInOrder("ERROR 22 ", "\\uD800 "));
+    CHECK_THAT(text_of(R"({"text":["a","\ud800"]})"), HasInOrder("ERROR 15 ", "\\ud800"));
+    CHECK_THAT(text_of(R"({"o":"\ud800","text":"\ud8})"), HasInOrder("ERROR 27 ", "\\u "));
+    CHECK_THAT(text_of("{\"text\":" + std::string(3000, '[') + "}"),
+               HasInOrder("ERROR ", "deeply"));
 }
 
 TEST_CASE("line ends and encodings of other systems") {
     CHECK(text_of("\xEF\xBB\xBF{\"text\":\"a\"}\r") == "a");  // a byte order mark
-    CHECK(text_of("\xEF\xBB\xBF{\"text\":5}") == "ERROR 12 'text' is a number, not a string");
-    CHECK(text_of("{\"text\":\"a\"}\r{\"text\":\"b\"}\r")
-              .starts_with("ERROR 14 not valid JSON: lines end in carriage returns: convert"));
+    CHECK_THAT(text_of("\xEF\xBB\xBF{\"text\":5}"), HasInOrder("ERROR 12 'text' ", "number"));
+    CHECK_THAT(text_of("{\"text\":\"a\"}\r{\"text\":\"b\"}\r"),
+               HasInOrder("ERROR 14 ", "carriage returns"));
     for (const std::string_view line :
          {"\xFF\xFE{\0\"\0t\0"sv, "\xFE\xFF\0{\0\"\0t"sv, "{\0\"\0t\0"sv, "\0{\0\"\0t"sv}) {
         for (const InvalidText rule : {InvalidText::refuse, InvalidText::replace})
-            CHECK(text_of(std::string(line), rule).starts_with("ERROR 1 the text is UTF-16: "));
+            CHECK_THAT(text_of(std::string(line), rule), HasInOrder("ERROR 1 ", "UTF-16: "));
     }
     for (const std::string_view line : {"\xFF\xFE\0\0{\0\0\0"sv, "\0\0\xFE\xFF\0\0\0{"sv,
                                         "{\0\0\0\"\0\0\0"sv, "\0\0\0{\0\0\0\""sv})
-        CHECK(text_of(std::string(line)).starts_with("ERROR 1 the text is UTF-32: "));
-    CHECK(
-        text_of(std::string(20, '\0')) ==
-        "ERROR 1 not valid JSON: expected an object such as {\"text\": \"...\"} on each line, not "
-        "text or CSV");
+        CHECK_THAT(text_of(std::string(line)), HasInOrder("ERROR 1 ", "UTF-32: "));
+    CHECK_THAT(text_of(std::string(20, '\0')), HasInOrder("ERROR 1 ", "{\"text\": \"...\"}"));
 }
 
 TEST_CASE("broken characters are replaced on request") {
@@ -148,10 +134,8 @@ TEST_CASE("a file that changed after it was examined is an error") {
     CHECK(read_after("", -1) == 6);
     CHECK(read_after("", 3) == 3);
     for (const int piece_end : {-1, 3}) {
-        CHECK_THROWS_WITH(
-            read_after("{}\n", piece_end),
-            ContainsSubstring("has changed while it was read (it had 6 bytes, now 3)"));
-        CHECK_THROWS_WITH(read_after("{}\n{}\n{}\n", piece_end), ContainsSubstring("now 9"));
+        CHECK_THROWS_WITH(read_after("{}\n", piece_end), HasInOrder("changed", "6 bytes", "3"));
+        CHECK_THROWS_WITH(read_after("{}\n{}\n{}\n", piece_end), HasInOrder("changed", "9"));
     }
 }
 

@@ -143,7 +143,7 @@ TEST_CASE("limits of Megatron's order are errors") {
     const TempDir dir;
     write_counting(dir / "p", {10});
     CHECK_THROWS_WITH(MegatronSource::create(lm::test::whole(dir / "p", 100), 10, 1, 1, 0.8, "p"),
-                      ContainsSubstring("--seq-length: p has 10 tokens"));
+                      HasInOrder("--seq-length: p ", "10 tokens"));
     CHECK_THROWS_WITH(
         MegatronSource::create(lm::test::whole(dir / "p", 100), 9, 1, u64{1} << 32, 0.8, "p"),
         ContainsSubstring("--seed"));
@@ -249,7 +249,7 @@ TEST_CASE("an index is built once and mapped afterwards") {
     for (const u32 seed : {1234U, 1235U}) get(seed);
     shared_index(cache, other, 7, plan, 1234, 1);
     REQUIRE(messages.size() == 1);
-    CHECK_THAT(messages[0], ContainsSubstring("was built for other samples: remove the file"));
+    CHECK_THAT(messages[0], ContainsSubstring("other samples"));
     CHECK(equal(shared_index({dir / "p.bin"}, range, 7, plan, 1234, 1), own));
     set_log_sink({});
 }

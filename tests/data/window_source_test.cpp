@@ -113,11 +113,8 @@ TEST_CASE("too few tokens and ids outside the vocabulary are errors") {
     const lm::test::TempDir dir;
     lm::test::write_counting(dir / "p", {5, 3});
     CHECK_THROWS_WITH(WindowSource(lm::test::whole(dir / "p", 100), 8, 0, "the train split of p"),
-                      ContainsSubstring("--seq-length: the train split of p has 8 tokens") &&
-                          ContainsSubstring("needs 9"));
+                      HasInOrder("--seq-length: ", "train split of p ", "8 tokens", "9"));
     CHECK_NOTHROW(WindowSource(lm::test::whole(dir / "p", 100), 7, 0, "p"));
     const WindowSource source(lm::test::whole(dir / "p", 6), 7, 0, "p");
-    CHECK_THROWS_WITH(sample(source, 0),
-                      ContainsSubstring("document 1 has the id 6 at its token 1") &&
-                          ContainsSubstring("vocabulary has 6"));
+    CHECK_THROWS_WITH(sample(source, 0), HasInOrder("document 1 ", " 6 ", "token 1", "6"));
 }

@@ -25,6 +25,7 @@ template <typename T>
 std::string refusal(const char* key) {
     const auto error = caught([&] { json_get<T>(document, key, "config.json"); });
     CHECK((error.code == Exit::failure || !error.threw));
+    CHECK((!error.threw || error.message.starts_with("config.json: ")));
     return error.message;
 }
 
@@ -47,22 +48,21 @@ TEST_CASE("values are returned in the requested type") {
 }
 
 TEST_CASE("a wrong type: the error names file, key and value") {
-    CHECK(refusal<int>("absent") == "config.json: 'absent' is missing");
-    CHECK(refusal<int>("name") == "config.json: 'name' is not a whole number: got \"gpt2\"");
-    CHECK(refusal<int>("whole_real") == "config.json: 'whole_real' is not a whole number: got 2.0");
-    CHECK(refusal<bool>("small") == "config.json: 'small' is not true or false: got 300");
-    CHECK(refusal<double>("name") == "config.json: 'name' is not a number: got \"gpt2\"");
-    CHECK(refusal<std::string>("none") == "config.json: 'none' is not a string: got null");
-    CHECK(refusal<std::vector<int>>("inner") ==
-          "config.json: 'inner' is not a list: got {\"x\":1}");
-    CHECK(refusal<std::vector<int>>("mixed") ==
-          "config.json: 'mixed'[1] is not a whole number: got \"two\"");
+    CHECK_THAT(refusal<int>("absent"), HasInOrder("'absent'", "missing"));
+    CHECK_THAT(refusal<int>("name"), HasInOrder("'name'", "whole number", "\"gpt2\""));
+    CHECK_THAT(refusal<int>("whole_real"), HasInOrder("'whole_real'", "whole number", "2.0"));
+    CHECK_THAT(refusal<bool>("small"), HasInOrder("'small'", "true or false", "300"));
+    CHECK_THAT(refusal<double>("name"), HasInOrder("'name'", "number", "\"gpt2\""));
+    CHECK_THAT(refusal<std::string>("none"), HasInOrder("'none'", "string", "null"));
+    CHECK_THAT(refusal<std::vector<int>>("inner"), HasInOrder("'inner'", "list", "{\"x\":1}"));
+    CHECK_THAT(refusal<std::vector<int>>("mixed"),
+               HasInOrder("'mixed'[1]", "whole number", "\"two\""));
     CHECK(caught([] { json_get_or<int>(document, "name", 1, "f"); }).threw);
-    CHECK(caught([] { json_get<int>(io::Json::array(), "x", "f"); }).says("is not an object"));
+    CHECK(caught([] { json_get<int>(io::Json::array(), "x", "f"); }).says("f: ", "object"));
 }
 
 TEST_CASE("numbers outside the range of the type are refused, never wrapped") {
-    CHECK(refusal<u8>("small") == "config.json: 'small' is out of range: expected 0..255, got 300");
+    CHECK_THAT(refusal<u8>("small"), HasInOrder("'small' ", "0..255", "300"));
     CHECK(refusal<i64>("big").find("out of range") != std::string::npos);
     CHECK(refusal<u64>("negative").find("out of range") != std::string::npos);
     CHECK(refusal<u32>("negative").find("out of range") != std::string::npos);
@@ -75,16 +75,16 @@ TEST_CASE("invalid JSON: the error names file and position") {
          {"", "{", "{\"a\": 1,}", "[1, 2] x", "{\"a\": nan}", "\"\xff\"", "\"\\ud800\""}) {
         const auto error = caught([&] { io::parse_json(text, "f.json"); });
         CHECK(error.code == Exit::failure);
-        CHECK(error.says("f.json: not valid JSON at line 1, column "));
+        CHECK(error.says("f.json: ", "line 1, column "));
         CHECK_FALSE(error.says("json.exception"));
         CHECK_FALSE(error.says("\n"));
     }
     const auto error = caught([] { io::parse_json("{\"a\": 1,\n \"b\": }", "f.json"); });
-    CHECK(error.says("f.json: not valid JSON at line 2, column 7: unexpected '}'; expected '['"));
+    CHECK(error.says("f.json: ", "line 2, column 7: ", "'}'", "'['"));
     const std::string deep(1'000'000, '[');
     CHECK(caught([&] { io::parse_json(deep, "f.json"); }).threw);
     const test::TempDir dir;
-    CHECK(caught([&] { io::read_json(dir / "no"); }).says(dir / "no: cannot open"));
+    CHECK(caught([&] { io::read_json(dir / "no"); }).says(dir / "no: "));
 }
 
 TEST_CASE("a document is the same after writing and reading") {
@@ -111,7 +111,7 @@ TEST_CASE("a document is refused beyond the limits of depth and size") {
     for (const int depth : {io::max_json_depth + 1, 300'000}) {
         const auto error = caught([&] { (void)io::parse_json(nested(depth), "f"); });
         CHECK(error.code == Exit::failure);
-        CHECK(error.says("f: nested too deeply"));
+        CHECK(error.says("f: ", "deeply"));
         CHECK(caught([&] { (void)io::parse_ordered_json(nested(depth), "f"); }).threw);
         CHECK(io::json_or_null(nested(depth)).is_null());
         CHECK(io::ordered_json_or_null(nested(depth)).is_null());
@@ -130,5 +130,5 @@ TEST_CASE("a document is refused beyond the limits of depth and size") {
     const std::string path = dir / "sparse.json";
     io::write_file(path, "{}", io::Overwrite::yes);
     std::filesystem::resize_file(path, static_cast<std::uintmax_t>(io::max_json_bytes) + 1);
-    CHECK(caught([&] { (void)io::read_json(path); }).says(path + ": too large"));
+    CHECK(caught([&] { (void)io::read_json(path); }).says(path + ": ", "large"));
 }

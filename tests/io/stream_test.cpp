@@ -171,8 +171,7 @@ TEST_CASE("a stream truncated at any byte: the error names file and position") {
         put(dir / "f", content.substr(0, n));
         const auto error = caught([&] { read_path(dir / "f"); });
         REQUIRE(error.code == Exit::failure);
-        CHECK(error.message == dir / "f: the " + name_of(kind) + " data is truncated at byte " +
-                                   std::to_string(n) + ": copy or create the file again");
+        CHECK(error.says(dir / "f: ", name_of(kind), "truncated", std::to_string(n) + ": "));
     }
     put(dir / "f", content + content.substr(0, content.size() - 1));
     CHECK(caught([&] { read_path(dir / "f", 1); }).says("truncated"));
@@ -210,7 +209,7 @@ TEST_CASE("garbage after the end is an error") {
         CHECK(error.says(dir / "f: "));
     }
     put(dir / "f", content + "garbage after it");
-    CHECK(caught([&] { read_path(dir / "f", 10); }).says("garbage after the end"));
+    CHECK(caught([&] { read_path(dir / "f", 10); }).says(dir / "f: ", "garbage"));
 }
 
 TEST_CASE("zeros after gzip data are allowed as padding") {
@@ -225,7 +224,7 @@ TEST_CASE("zeros after gzip data are allowed as padding") {
             for (const std::string& behind : {std::string("x"), member}) {
                 put(path, member + zeros + behind);
                 const auto error = caught([&] { read_all(*io::open_stream(path, threads), 100); });
-                CHECK(error.says("garbage after the end of the gzip data"));
+                CHECK(error.says(dir / "f: ", "garbage", "gzip"));
             }
         }
     }
@@ -295,7 +294,7 @@ TEST_CASE("a BGZF file without its end-of-file block gets a warning") {
     CHECK(caught([&] { read_path(dir / "g"); }).threw);
     CHECK(said.size() == n_said);  // no warning: the file has an error, and may not be BGZF at all
     CHECK(said.size() == 2);
-    CHECK(said.back() == dir / "f: has no BGZF end-of-file block: the file may be truncated");
+    CHECK_THAT(said.back(), HasInOrder(dir / "f: ", "BGZF"));
     set_log_sink(nullptr);
 }
 
@@ -312,7 +311,7 @@ TEST_CASE(".lzma files are read") {
         put(dir / "f", bad);
         const auto failure = caught([&] { read_path(dir / "f"); });
         CHECK(failure.threw);
-        CHECK(failure.message.starts_with(dir / "f: the xz data is "));
+        CHECK(failure.says(dir / "f: ", "xz data"));
     }
 }
 
@@ -373,7 +372,7 @@ TEST_CASE("an xz file that needs too much memory: the error states the need") {
     }
     put(dir / "f", content);
     const auto error = caught([&] { read_path(dir / "f"); });
-    CHECK(error.says("needs 4.30 GB of memory, more than the limit of 2.15 GB"));
+    CHECK(error.says("4.30 GB", "2.15 GB"));
 }
 
 TEST_CASE("unsupported formats are refused by name") {
@@ -381,7 +380,7 @@ TEST_CASE("unsupported formats are refused by name") {
     put(dir / "f", "BZh91AY&SY and more");
     const auto error = caught([&] { io::open_stream(dir / "f"); });
     CHECK(error.code == Exit::failure);
-    CHECK(error.message == dir / "f: bzip2 files are not supported: use gzip, xz or zstd");
+    CHECK(error.says(dir / "f: ", "bzip2", "gzip, xz or zstd"));
     put(dir / "f", std::string("PK\x03\x04", 4));
     CHECK(caught([&] { io::open_stream(dir / "f"); }).says("zip"));
 }
@@ -400,7 +399,7 @@ TEST_CASE("standard input is read, also when it delivers single bytes") {
     }
     if (kind == Compression::none) return;
     const PipedInput input(compress(kind, text).substr(0, 100), 1);
-    CHECK(caught([] { read_path("-"); }).says("standard input: the "));
+    CHECK(caught([] { read_path("-"); }).says("standard input: "));
 }
 
 TEST_CASE("content is verified at the end of each unit, not before") {
@@ -470,7 +469,7 @@ TEST_CASE("corrupt data is never verified") {
                 CHECK(stream->verified_bytes() <= static_cast<i64>(first.size()));
             }
         });
-        CHECK(error.says(dir / "f: the "));
+        CHECK(error.says(dir / "f: "));
         if (kind != Compression::xz && n_read > static_cast<i64>(first.size()))
             CHECK(stream->verified_bytes() == static_cast<i64>(first.size()));
     }
@@ -478,12 +477,14 @@ TEST_CASE("corrupt data is never verified") {
 
 TEST_CASE("a missing file and a closed standard input are errors") {
     const test::TempDir dir;
-    CHECK(caught([&] { io::open_stream(dir / "no"); }).says("No such file or directory"));
-    CHECK(caught([&] { io::open_stream(dir.path()); }).says("is a directory"));
+    CHECK(caught([&] {
+              io::open_stream(dir / "no");
+          }).says(dir / "no: ", "No such file or directory"));
+    CHECK(caught([&] { io::open_stream(dir.path()); }).says(dir.path() + ": ", "directory"));
     const int saved = ::dup(STDIN_FILENO);
     ::close(STDIN_FILENO);
     const auto error = caught([&] { io::open_stream("-"); });
     ::dup2(saved, STDIN_FILENO);
     ::close(saved);
-    CHECK(error.says("standard input: cannot read: Bad file descriptor"));
+    CHECK(error.says("standard input: ", ": Bad file descriptor"));
 }

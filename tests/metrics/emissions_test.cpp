@@ -106,7 +106,7 @@ TEST_CASE("of several rows of a run, as CodeCarbon appends them, the last one co
     CHECK(sum.energy_kwh == 4);
     CHECK(sum.emissions_kg == 2.5);
     io::write_file(dir / "emissions-1.csv", "run_id,duration\n", io::Overwrite::no);
-    CHECK_THROWS_WITH(sum_emissions(dir.path()), ContainsSubstring("has no column"));
+    CHECK_THROWS_WITH(sum_emissions(dir.path()), ContainsSubstring("no column"));
     CHECK_THROWS_WITH(EmissionsFile::open(dir / "emissions-1.csv"),
-                      ContainsSubstring("does not have the columns of CodeCarbon 3"));
+                      HasInOrder("emissions-1.csv", "columns"));
 }

@@ -90,28 +90,26 @@ TEST_CASE("curriculum lengths of each kind") {
 
 TEST_CASE("an invalid curriculum names its flags, or the keys of a DeepSpeed configuration") {
     Curriculum c = linear(4, 48, 10, 8);
-    CHECK_THROWS_WITH(
-        c.check(48),
-        "--curriculum-min-difficulty: 4 is not between --curriculum-difficulty-step 8 "
-        "and --curriculum-max-difficulty 48");
+    CHECK_THROWS_WITH(c.check(48), HasInOrder("--curriculum-min-difficulty: 4 ",
+                                              "--curriculum-difficulty-step 8 ",
+                                              "--curriculum-max-difficulty 48"));
     c.from_deepspeed = true;
-    CHECK_THROWS_WITH(c.check(48),
-                      "curriculum_learning: min_difficulty: 4 is not between difficulty_step 8 and "
-                      "max_difficulty 48");
+    CHECK_THROWS_WITH(c.check(48), HasInOrder("curriculum_learning: min_difficulty: 4 ",
+                                              "difficulty_step 8 ", "max_difficulty 48"));
     c = linear(8, 48, 0, 8);
-    CHECK_THROWS_WITH(c.check(48), "--curriculum-total-steps: must be at least 1, got 0");
+    CHECK_THROWS_WITH(c.check(48), HasInOrder("--curriculum-total-steps: ", "1, got 0"));
     c.from_deepspeed = true;
     CHECK_THROWS_WITH(c.check(48),
-                      "curriculum_learning: total_curriculum_step: must be at least 1, got 0");
+                      HasInOrder("curriculum_learning: total_curriculum_step: ", "1, got 0"));
     Curriculum discrete;
     discrete.kind = Curriculum::Kind::fixed_discrete;
     discrete.lengths = {8, 16};
-    CHECK_THROWS_WITH(discrete.check(48),
-                      "--curriculum-difficulties: expected one value more than "
-                      "--curriculum-max-steps has, got 2 and 0 values");
+    CHECK_THROWS_WITH(
+        discrete.check(48),
+        HasInOrder("--curriculum-difficulties: ", "--curriculum-max-steps ", "2 and 0 values"));
     discrete.max_steps = {10};
     CHECK_THROWS_WITH(discrete.check(12),
-                      "--curriculum-difficulties: 16 is not between 1 and --seq-length 12");
+                      HasInOrder("--curriculum-difficulties: 16 ", "--seq-length 12"));
 }
 
 TEST_CASE("the 104B curriculum run ends by its tokens") {

@@ -306,26 +306,24 @@ TEST_CASE("the other decay styles") {
 TEST_CASE("an error names the flag that is invalid or excluded by another") {
     auto r = request(10, 1000);
     r.train_iters = 5;
-    CHECK_THROWS_WITH(
-        Schedule(r),
-        ContainsSubstring("--train-iters: cannot be combined with --train-samples: give one"));
+    CHECK_THROWS_WITH(Schedule(r), HasInOrder("--train-iters: ", "--train-samples"));
     r = request(10, 1000);
     r.warmup_samples = 1;
     r.warmup_fraction = 0.1;
     CHECK_THROWS_WITH(Schedule(r), ContainsSubstring("--lr-warmup-fraction"));
     r = request(10, 1000);
     r.warmup_samples = 1000;
-    CHECK_THROWS_WITH(Schedule(r), ContainsSubstring("but the learning rate decays until"));
+    CHECK_THROWS_WITH(Schedule(r), ContainsSubstring("decays until"));
     r = request(10, 1000);
     r.lr.reset();
     CHECK_THROWS_WITH(Schedule(r), ContainsSubstring("--lr:"));
     r = request(10, 9);
-    CHECK_THROWS_WITH(Schedule(r), ContainsSubstring("less than the first batch"));
+    CHECK_THROWS_WITH(Schedule(r), ContainsSubstring("first batch"));
     r = request(10, 0);
     CHECK_THROWS_WITH(Schedule(r), ContainsSubstring("--train-samples"));
     r = request(10, 1000);
     r.min_lr = 1;
-    CHECK_THROWS_WITH(Schedule(r), ContainsSubstring("below --min-lr"));
+    CHECK_THROWS_WITH(Schedule(r), HasInOrder("--lr: ", "--min-lr"));
     // A constant rate accepts --lr-decay-tokens, too.
     lm::optim::LearningRate by_tokens;
     by_tokens.max = 1;
@@ -335,7 +333,7 @@ TEST_CASE("an error names the flag that is invalid or excluded by another") {
     by_tokens.style = lm::optim::DecayStyle::wsd;
     CHECK_THROWS_WITH(
         by_tokens.check(),
-        "--lr-decay-tokens: needs --lr-decay-style linear, cosine or constant, not WSD");
+        HasInOrder("--lr-decay-tokens: ", "--lr-decay-style linear, cosine or constant", "WSD"));
 }
 
 TEST_CASE("decoupled rates and a growing weight decay") {

@@ -48,19 +48,19 @@ std::string error_of(OnBadLine rule, Fault fault) {
 }  // namespace
 
 TEST_CASE("the error of a bad line gives file, line, byte, reason and remedy") {
-    CHECK(error_of(OnBadLine::fail, Fault::line) ==
-          "a.jsonl:3:7: the reason: --on-bad-line skip drops such lines");
-    CHECK(error_of(OnBadLine::fail, Fault::character).find("replace writes U+FFFD") !=
-          std::string::npos);
-    CHECK(error_of(OnBadLine::replace, Fault::line).find("skip drops the line") !=
-          std::string::npos);
+    CHECK_THAT(error_of(OnBadLine::fail, Fault::line),
+               HasInOrder("a.jsonl:3:7: the reason: --on-bad-line skip "));
+    CHECK_THAT(error_of(OnBadLine::fail, Fault::character),
+               HasInOrder("replace", "U+FFFD", "skip"));
+    CHECK_THAT(error_of(OnBadLine::replace, Fault::line), HasInOrder("replace", "skip"));
     CHECK(error_of(OnBadLine::fail, Fault::key).find("--json-keys") != std::string::npos);
     CHECK(error_of(OnBadLine::fail, Fault::encoding) == "a.jsonl:3:7: the reason");
 }
 
 TEST_CASE("skip warns of bad lines, and ends the run for a line with partly written ids") {
     CHECK(error_of(OnBadLine::skip, Fault::line).empty());
-    CHECK(error_of(OnBadLine::skip, Fault::length).find("split the text") != std::string::npos);
+    CHECK_THAT(error_of(OnBadLine::skip, Fault::length),
+               HasInOrder("a.jsonl:3:7: the reason: ", "split"));
 }
 
 TEST_CASE("a run warns of ten skipped lines and then of the number of the rest") {
@@ -75,8 +75,7 @@ TEST_CASE("a run warns of ten skipped lines and then of the number of the rest")
     CHECK(log.lines[2] == "a:12:7: the reason: skipped");
     BadLineWarnings::warn_rest(16);
     CHECK(log.lines.size() == 11);
-    CHECK(log.lines.back() ==
-          "6 more skipped lines: only the first 10 have a warning of their own");
+    CHECK_THAT(log.lines.back(), HasInOrder("6 ", "skipped", "10 "));
     BadLineWarnings::warn_rest(10);
     CHECK(log.lines.size() == 11);
 }

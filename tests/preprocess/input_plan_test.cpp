@@ -48,9 +48,10 @@ TEST_CASE("--shard i/n is parsed, anything else is refused by name") {
     CHECK(parse_shard("3/8").index == 3);
     CHECK(parse_shard("3/8").count == 8);
     for (const char* text : {"", "3", "/8", "3/", "a/8", "-1/8", "3/8/9", "3 /8"})
-        CHECK(shard_error(text).find("expected i/n, such as 0/8, got") != std::string::npos);
-    CHECK(shard_error("0/0") == "--shard: '0/0': expected at least 1 shard");
-    CHECK(shard_error("8/8") == "--shard: '8/8': the 8 shards are numbered from 0 to 7");
+        CHECK_THAT(shard_error(text),
+                   HasInOrder("--shard: ", "i/n", "'" + std::string(text) + "'"));
+    CHECK_THAT(shard_error("0/0"), StartsWith("--shard: '0/0'"));
+    CHECK_THAT(shard_error("8/8"), HasInOrder("--shard: '8/8'", "0 to 7"));
 }
 
 TEST_CASE("the parts of all shards cover every byte once, in order") {
@@ -127,12 +128,8 @@ TEST_CASE("an input that is read once can neither be divided nor resumed") {
     CHECK(plan.part(0).size() == 1);
     const auto refused = [&] { return test::caught([&] { make_input_plan(options, 1); }); };
     options.resume = true;
-    CHECK(refused().message ==
-          "--resume: /dev/null is not a regular file and cannot be read a second time: give "
-          "regular files");
+    CHECK(refused().says("--resume: /dev/null ", "regular file"));
     options.shard = "0/2";
-    CHECK(refused().message ==
-          "--shard: several runs cannot read /dev/null, which is not a regular file: give regular "
-          "files, or omit the flag");
+    CHECK(refused().says("--shard: ", "/dev/null", "regular file"));
     CHECK(refused().code == Exit::usage);
 }

@@ -66,7 +66,7 @@ TEST_CASE("an empty directory is claimed and removed") {
 TEST_CASE("unfinished work is resumed, replaced or refused") {
     const WorkFixture f;
     f.leave_unfinished();
-    CHECK(test::caught([&] { f.claim(false, false); }).says("--resume continues that run"));
+    CHECK(test::caught([&] { f.claim(false, false); }).says("--resume"));
     CHECK(f.claim(true, false) == Found::unfinished);
     CHECK(io::exists(f.open().journal(0)));
     CHECK(f.claim(false, true) == Found::nothing);
@@ -99,7 +99,7 @@ TEST_CASE("a directory with other files is refused, and they are never removed")
     CHECK_FALSE(io::exists(work.journal(0)));
     const auto refused = test::caught([&] { f.claim(false, true); });
     CHECK(refused.code == Exit::usage);
-    CHECK(refused.says("contains notes.txt"));
+    CHECK(refused.says("notes.txt"));
 }
 
 TEST_CASE("a second claim of the same directory is refused while the first one lasts") {
@@ -119,7 +119,7 @@ TEST_CASE("outputs that exist are refused without --force, others than files alw
     const WorkDirectory work = f.open();
     CHECK_NOTHROW(work.refuse_existing_outputs(false));
     f.put(work.output_prefix(1) + ".json");
-    CHECK(test::caught([&] { work.refuse_existing_outputs(false); }).says("use --force"));
+    CHECK(test::caught([&] { work.refuse_existing_outputs(false); }).says("--force"));
     CHECK_NOTHROW(work.refuse_existing_outputs(true));
     REQUIRE(::symlink("/dev/null", (work.output_prefix(0) + ".bin").c_str()) == 0);
     CHECK(test::caught([&] { work.refuse_existing_outputs(true); }).says("not a regular file"));

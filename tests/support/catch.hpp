@@ -5,6 +5,8 @@
 // reads.
 #pragma once
 
+#include "support/message.hpp"
+
 #if __has_include(<catch2/catch_all.hpp>)
 
 #include <catch2/catch_all.hpp>
@@ -30,3 +32,14 @@ inline auto ContainsSubstring(const std::string& text) {
 using Catch::Matchers::EndsWith;
 using Catch::Matchers::Predicate;
 using Catch::Matchers::StartsWith;
+
+// Matches a message that has these parts in this order.
+template <typename... Parts>
+auto HasInOrder(const Parts&... parts) {
+    const std::vector<std::string> all = {std::string(parts)...};
+    std::string description = "has in this order";
+    for (const std::string& part : all) description += " \"" + part + "\"";
+    return Predicate<std::string>(
+        [all](const std::string& message) { return lm::test::has_in_order(message, all); },
+        description);
+}

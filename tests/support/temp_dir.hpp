@@ -10,6 +10,7 @@
 #include <string>
 
 #include "base/error.hpp"
+#include "support/message.hpp"
 
 namespace lm::test {
 
@@ -47,7 +48,11 @@ struct Caught {
     Exit code = Exit::done;
     std::string message;
 
-    bool says(std::string_view part) const { return message.find(part) != message.npos; }
+    // Whether the message has these parts in this order.
+    template <typename... Parts>
+    bool says(const Parts&... parts) const {
+        return has_in_order(message, {std::string(parts)...});
+    }
 };
 
 // Returns the Error that `action` throws; threw is false if it throws none.

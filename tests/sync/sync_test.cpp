@@ -158,7 +158,7 @@ TEST_CASE("a corrupt step is reported and not copied; the other steps are") {
     damage(run.path(2));
     const SyncReport report = run.sync();
     REQUIRE(report.failed.size() == 1);
-    CHECK_THAT(report.failed[0], ContainsSubstring("global_step2: is corrupt: not copied"));
+    CHECK_THAT(report.failed[0], HasInOrder("global_step2: ", "not copied"));
     CHECK(report.copied == Steps{4});
     CHECK(run.there() == Steps{4});
 }
@@ -173,7 +173,7 @@ TEST_CASE("with verify, changed bytes at the destination are reported") {
     const SyncReport report = run.sync();
     CHECK(report.verified == Steps{4});
     REQUIRE(report.failed.size() == 1);
-    CHECK_THAT(report.failed[0], ContainsSubstring("global_step2: differs from"));
+    CHECK_THAT(report.failed[0], HasInOrder("global_step2: ", "differs"));
 }
 
 TEST_CASE("steps of an abandoned branch are set aside at the destination") {

@@ -139,7 +139,7 @@ TEST_CASE("BpeTrainer: no merge results in a special token") {
     trainer.add("<s>", 100);
     const TrainedBpe bpe = trainer.train(400, 1);
     CHECK(bpe.tokens.size() == 258);  // the merge to "<s" or to "s>", not both
-    CHECK_THROWS_WITH(BpeTrainer({"a"}), ContainsSubstring("'a' is a duplicate"));
+    CHECK_THROWS_WITH(BpeTrainer({"a"}), HasInOrder("'a' ", "duplicate"));
 }
 
 TEST_CASE("PretokenCounter: counts do not depend on the number of threads") {

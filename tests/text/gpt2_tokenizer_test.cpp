@@ -158,7 +158,7 @@ TEST_CASE("gpt2: errors name the file and line of an invalid entry") {
     CHECK_THAT(failure_of(vocab, with("#version: 0.2\na b c\n")), ContainsSubstring("bad:2: "));
     CHECK_THAT(failure_of(vocab, with("#version: 0.2\nh e\nh e\n")), ContainsSubstring("bad:3: "));
     CHECK_THAT(failure_of(vocab, with("#version: 0.2\nqqq zzz\n")),
-               ContainsSubstring("is not in the vocabulary"));
+               HasInOrder("'qqq'", "vocabulary"));
     io::remove_tree(dir);
 }
 
@@ -177,9 +177,7 @@ TEST_CASE("gpt2: a few tokens without a merge are special tokens") {
         const auto tokenizer = load_gpt2_tokenizer(path, merges, SpecialInText::plain);
         CHECK(tokenizer->vocab_size() == 50258);
         REQUIRE(warnings.size() == 1);
-        CHECK_THAT(warnings[0],
-                   ContainsSubstring(fmt::format(
-                       "tokens that no merge produces: 1, the first is '{}' (id 50257)", added)));
+        CHECK_THAT(warnings[0], HasInOrder(": 1, ", fmt::format("'{}' (id 50257)", added)));
         const std::string text = "a [PAD] hellohello b";
         CHECK(tokenizer->encode(text) == gpt2()->encode(text));
     }

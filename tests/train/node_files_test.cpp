@@ -95,8 +95,7 @@ TEST_CASE("a failed save reports the first rank that failed, on all ranks; the n
         INFO("rank " << first);
         const test::ScratchDirectory scratch;
         for (const std::string& error : save_on_ranks(scratch.path(), 8, 2, 0, broken)) {
-            CHECK_THAT(error,
-                       ContainsSubstring(fmt::format("piece: of rank {} cannot be read", first)));
+            CHECK_THAT(error, HasInOrder("piece: ", fmt::format("rank {} ", first)));
             CHECK(error.starts_with(fmt::format("rank {} on ", first)));
         }
         check_step(scratch.path(), 4);

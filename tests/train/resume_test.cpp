@@ -57,11 +57,10 @@ TEST_CASE("a resumed run refuses another model and names the flag") {
     for (const auto& [flag, change] : changes) {
         spec::ModelConfig wanted = llama();
         change(wanted);
-        CHECK_THROWS_WITH(
-            train::require_same_model(llama(), wanted, "run/global_step5"),
-            ContainsSubstring(flag) && ContainsSubstring("but run/global_step5 was trained with"));
+        CHECK_THROWS_WITH(train::require_same_model(llama(), wanted, "run/global_step5"),
+                          HasInOrder(flag, "run/global_step5 "));
         CHECK_THROWS_WITH(train::require_same_model(wanted, llama(), "run/global_step5"),
-                          ContainsSubstring("but run/global_step5 was trained with"));
+                          ContainsSubstring("run/global_step5 "));
     }
 }
 

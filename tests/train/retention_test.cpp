@@ -69,8 +69,7 @@ TEST_CASE("--save-retain has the rules of lm-ckpt prune") {
          {"", "3", "keep-last", "keep-last=0", "keep-first=1", "keep-last=x", "keep-last=1,2"}) {
         CHECK_THROWS_AS(parse_retain(text), Error);
     }
-    CHECK_THROWS_WITH(parse_retain("2"),
-                      "--save-retain: expected RULE=VALUE, such as keep-last=2, got '2'");
+    CHECK_THROWS_WITH(parse_retain("2"), HasInOrder("--save-retain: ", "RULE=VALUE", "'2'"));
 }
 
 TEST_CASE("the ranks verify the newest step together, then older ones are deleted") {

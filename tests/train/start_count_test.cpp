@@ -41,8 +41,7 @@ TEST_CASE("the third start in a row from one step is refused") {
         FAIL("the third start is not refused");
     } catch (const Error& error) {
         CHECK(error.code() == Exit::self_stopped);
-        CHECK(std::string(error.what()).find("2 starts in a row after iteration 0") !=
-              std::string::npos);
+        CHECK(std::string(error.what()).find("2 starts ") != std::string::npos);
     }
     count_start(run, 0, "b");    // other flags
     count_start(run, 100, "b");  // a new step

@@ -120,7 +120,7 @@ TEST_CASE("a planted value is found with its layer and samples") {
                                          .iteration = 1,
                                          .layer = 1}) == Verdict::skip);
     CHECK_FALSE(run.made.finite);
-    CHECK_THAT(run.guard.reason(), ContainsSubstring("the attention of layer 1 on rank 0"));
+    CHECK_THAT(run.guard.reason(), ContainsSubstring("attention of layer 1 on rank 0"));
     CHECK_THAT(run.guard.reason(), ContainsSubstring("micro-batch 0 of samples 0"));
 }
 
@@ -203,14 +203,14 @@ TEST_CASE("a fp16 gradient that no loss scale makes finite does not count as an 
     const optim::LossScaleState before = run.trainer->loss_scaler().state();
     SECTION("persistent") {
         CHECK(run.make_step(fault) == Verdict::skip);
-        CHECK_THAT(run.guard.reason(), ContainsSubstring("first in the gradient of layers.1."));
+        CHECK_THAT(run.guard.reason(), ContainsSubstring("gradient of layers.1."));
         CHECK_THAT(run.guard.reason(), ContainsSubstring("micro-batch 1 of samples 3"));
-        CHECK_THAT(run.guard.reason(), ContainsSubstring("also with a loss scale of 1:"));
+        CHECK_THAT(run.guard.reason(), ContainsSubstring("loss scale of 1:"));
     }
     SECTION("transient") {
         fault.once = true;
         CHECK(run.make_step(fault) == Verdict::skip);
-        CHECK_THAT(run.guard.reason(), ContainsSubstring("so the fault was transient"));
+        CHECK_THAT(run.guard.reason(), ContainsSubstring("transient"));
         CHECK_THAT(run.guard.reason(),
                    ContainsSubstring(std::isnan(value) ? " nan, head" : " inf, head"));
     }
@@ -241,7 +241,7 @@ TEST_CASE("--rerun-suspect replaces the result by that of the repetition") {
     run.guard.begin(++run.iteration);
     train::StepResult result = good(9, 1);
     CHECK(run.guard.judge(run.step(), result) == Verdict::update);
-    CHECK_THAT(run.guard.reason(), ContainsSubstring("transient: a repeated step has loss 4."));
+    CHECK_THAT(run.guard.reason(), HasInOrder("transient: ", "loss 4."));
     CHECK(result.loss == Approx(4.16).margin(0.3));  // ln 64
 }
 
