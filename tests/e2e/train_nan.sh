@@ -86,7 +86,7 @@ grep -q 'iteration .*(persistent): .*--on-nan continue' continue.log.err || fail
 LM_STEP_FAULT=gradient:nan:5:0:1 run back.log lm-train "${args[@]}" --train-iters 10 --on-nan rollback --save back --save-interval 3
 run window.log lm-train "${args[@]}" --train-iters 10 --skip-train-iteration-range 4-5
 diff <(losses window.log) <(losses back.log | awk '!seen[$1]++ || $1 > 5' | grep -v '^[45] ') || fail "rollback: other losses"
-expect 4 '--on-nan rollback: .*iteration 1 ' env LM_STEP_FAULT=gradient:nan:2:0:1 lm-train "${args[@]}" --train-iters 10 \
+expect 4 ' rollback: .*iteration 1 ' env LM_STEP_FAULT=gradient:nan:2:0:1 lm-train "${args[@]}" --train-iters 10 \
     --on-nan rollback --save none
 # Before the first save, the run goes back to the step of --load, whose run has refused nothing.
 rm back/refused-iterations.json
