@@ -82,7 +82,7 @@ expect 2 '--prompt: .*--prompts' lm-ckpt generate c --prompt a --prompts prompts
 expect 2 '--prompt: .*65 tokens.* 64 tokens' \
     lm-ckpt generate c --prompt "$(printf '%065d' 0)"
 expect 2 '--prompt: .*byte 2' lm-ckpt generate c --prompt $'a\xff'
-expect 2 '--temperature: .*0, got -1' lm-ckpt generate c --prompt a --temperature=-1
+expect 2 '--temperature: .*got -1' lm-ckpt generate c --prompt a --temperature=-1
 expect 2 '--temperature: 0 .*--top-p' lm-ckpt generate c --prompt a --temperature 0 --top-p 0.5
 expect 2 '--top-p: .*0' lm-ckpt generate c --prompt a --top-p 0
 echo '{"prompt": [1, 300]}' >bad.jsonl
