@@ -38,11 +38,13 @@ int thread() {
 
 }  // namespace
 
+extern "C" const char* __tsan_default_options();
 extern "C" const char* __tsan_default_options() {
     return "exitcode=0";
 }
 
 // Called by ThreadSanitizer for each report.
+extern "C" void __tsan_on_report(void*);
 extern "C" void __tsan_on_report(void*) {
     ++n_reports;
 }
