@@ -46,7 +46,7 @@ prints() {
 }
 
 # noted FILE: the flags that the notes of FILE name, in one line.
-noted() { sed -nE 's/.*note: (--[a-z_-]+).*/\1/p' "$1" | xargs; }
+noted() { sed -nE 's/.*note: (--[a-z0-9_-]+).*/\1/p' "$1" | xargs; }
 
 # nothing_under NAME: no file of that name or with that prefix exists.
 nothing_under() { [ -z "$(find . -name "$1*")" ] || fail "left behind: $(find . -name "$1*")"; }

@@ -113,7 +113,7 @@ expect 2 '--loss-scale: 1e-40 .*5.96046e-08' lm-train "${args[@]}" --fp16 --loss
 expect 2 '--ffn-hidden-size: .*--swiglu' lm-train "${args[@]}" --hidden-size 16 --swiglu
 expect 2 '--layernorm-epsilon: ' lm-train "${args[@]}" --layernorm-epsilon 1e-300
 run skipped.log lm-train "${args[@]}" --fp16 --loss-scale 1e30 --eval-iters 0
-grep -q 'warning: .*every iteration .*(20)' skipped.log.err || fail "nothing says that all was skipped: $(cat skipped.log.err)"
+grep -q 'fp16 .*every iteration .*(20)' skipped.log.err || fail "nothing says that all was skipped: $(cat skipped.log.err)"
 
 # The run writes as many checkpoints as the plan states, including the one at the end.
 run saves.log lm-train "${args[@]}" --save saves --save-interval 8 --eval-iters 0
