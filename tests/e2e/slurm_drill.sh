@@ -6,7 +6,7 @@
 # $2 is the number of faults (3 by default; fewer than 20 faults are of kinds that recover fast), $3 the seed (1 by default), and
 # $4 the number of simulated quiet days (by default 0, which simulates three hours). Prints a report.
 # labels: long;mpi
-# timeout: 400
+# timeout: 900
 here=$(dirname "$(realpath "$0")")
 # shellcheck source=tests/e2e/common.bash
 . "$here/common.bash"
