@@ -21,7 +21,7 @@ size_t planted(std::string text) {
     return other.size() + text.size();
 }
 END
-echo '[{"directory": ".", "command": "c++ -std=c++20 -c planted.cpp", "file": "planted.cpp"}]' >compile_commands.json
+echo "[{\"directory\": \"$PWD\", \"command\": \"c++ -std=c++20 -c planted.cpp\", \"file\": \"planted.cpp\"}]" >compile_commands.json
 ! check . planted.cpp >out || fail "a planted fault was not found"
 grep -q 'bugprone-use-after-move' out || fail "$(cat out err)"
 
@@ -31,6 +31,7 @@ jq -r '.[].file | select(endswith(".cpp")) | select(test("/(lib|cmd)/|/unity/lm"
 failed=0
 while read -r unit; do
     check "$build" "$unit" >>report || failed=1
+    ! grep -q 'Compile command not found' err || fail "$(cat err)"
 done <units
 [ $failed = 0 ] || fail "$(grep -E 'warning:|error:' report)"
 echo "$(wc -l <units) units"
