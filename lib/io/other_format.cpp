@@ -16,6 +16,8 @@ struct Beginning {
     std::string_view format;
 };
 
+constexpr size_t n_head = 64;  // bytes that tell the formats apart
+
 constexpr std::string_view compressed =
     "compressed data: decompress the file, or compress it only once";
 constexpr std::string_view web_page = "a web page, not the file: download the file itself";
@@ -66,6 +68,7 @@ bool is_tiktoken(std::string_view head) {
 }  // namespace
 
 std::string_view other_format(std::string_view head) {
+    head = head.substr(0, n_head);  // a caller may pass a mapped file
     for (const Beginning& each : beginnings) {
         if (head.starts_with(each.bytes)) return each.format;
     }
@@ -82,7 +85,7 @@ std::string_view other_format(std::string_view head) {
 
 std::string_view other_format_of(const std::string& path) {
     try {
-        std::array<char, 64> head{};
+        std::array<char, n_head> head{};
         const Fd fd = open_read(path);
         const auto n = std::min<i64>(file_size(path), std::ssize(head));
         read_exact(fd, path, std::as_writable_bytes(std::span(head)).first(static_cast<size_t>(n)),

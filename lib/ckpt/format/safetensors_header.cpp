@@ -281,9 +281,9 @@ SafetensorsHeader parse_safetensors_header(std::span<const std::byte> bytes, i64
     u64 length = 0;
     std::memcpy(&length, bytes.data(), sizeof length);
     const std::string_view whole(reinterpret_cast<const char*>(bytes.data()), bytes.size());
-    const auto other = io::other_format(whole);
-    if (!other.empty() && !whole.substr(8).starts_with('{')) {
-        run_error(path, "is {}", other);
+    if (!whole.substr(8).starts_with('{')) {
+        if (const auto other = io::other_format(whole); !other.empty())
+            run_error(path, "is {}", other);
     }
     if (length > static_cast<u64>(max_safetensors_header)) {
         run_error(path, "is not a safetensors file: expected a header of at most {} bytes, got {}",
