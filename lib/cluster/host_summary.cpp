@@ -6,7 +6,6 @@
 #include <algorithm>
 #include <cstdlib>
 #include <map>
-#include <utility>
 
 #include "base/error.hpp"
 #include "base/units.hpp"
@@ -143,9 +142,11 @@ bool HostLines::add_part(std::string_view label, std::string_view part) {
     // The rest of the previous line never came: its host died while it wrote.
     if (part.starts_with("{\"kind\"")) line.clear();
     line += part;
-    if (!line.ends_with('}') || !io::Json::accept(line)) return true;
-    const std::string complete = std::exchange(line, {});
-    return add_json_line(complete);
+    const io::Json json = line.ends_with('}') ? io::json_or_null(line) : io::Json();
+    if (json.is_null()) return true;
+    line.clear();
+    add_json(json, place());
+    return true;
 }
 
 void HostLines::finish() const {
@@ -155,13 +156,17 @@ void HostLines::finish() const {
     }
 }
 
+std::string HostLines::place() const {
+    return fmt::format("{}: line {}", source, n_lines_);
+}
+
 bool HostLines::add_json_line(std::string_view line) {
     if (line.front() != '{') return false;
-    const std::string place = fmt::format("{}: line {}", source, n_lines_);
-    if (!io::Json::accept(line)) {
-        run_error(place, "is not valid JSON; for the output of several tasks, use srun --label");
+    const io::Json json = io::json_or_null(line);
+    if (json.is_null()) {
+        run_error(place(), "is not valid JSON; for the output of several tasks, use srun --label");
     }
-    add_json(io::parse_json(line, place), place);
+    add_json(json, place());
     return true;
 }
 

@@ -58,6 +58,7 @@ class HostLines {
     bool add_table_line(std::string_view line);
     bool add_part(std::string_view label, std::string_view part);
     bool add_json_line(std::string_view line);
+    std::string place() const;  // of the current line, for messages
     void add_json(const io::Json& json, const std::string& place);
 
     Table table_ = Table::none;
