@@ -57,7 +57,7 @@ class Applier {
         if (option.kind == Option::Kind::help_all) throw HelpRequest{Options::Parsed::help_all};
         if (option.kind == Option::Kind::version) throw HelpRequest{Options::Parsed::version};
         if (option.kind == Option::Kind::refused) return refuse(option, values);
-        const bool first = result_.given.insert(option.name()).second;
+        const bool first = mark_given(option);
         if (option.kind == Option::Kind::accepted) {
             if (first && !option.hidden) note("{}: ignored: {}", option.name(), option.help);
             return;
@@ -89,13 +89,20 @@ class Applier {
             const Values mine(begin, begin + static_cast<std::ptrdiff_t>(least + more));
             next += mine.size();
             if (mine.empty()) continue;
-            result_.given.insert(option.name());
+            mark_given(option);
             apply_[i](option.name(), mine);
         }
         if (next < operands.size()) refuse_operand(operands[next], arguments);
     }
 
   private:
+    // Returns whether this is the first occurrence of the option.
+    bool mark_given(const Option& option) {
+        if (result_.reported != nullptr)
+            result_.reported->insert(option.names.begin(), option.names.end());
+        return result_.given.insert(option.name()).second;
+    }
+
     // Throws Error(usage) for an operand that no entry of the table accepts. `arguments`: the whole
     // command line.
     [[noreturn]] void refuse_operand(const std::string& operand, const Values& arguments) const {
@@ -153,7 +160,7 @@ class Applier {
             !same_value(values.front(), option.neutral_value)) {
             usage_error(option.name(), "{}", option.help);
         }
-        if (result_.given.insert(option.name()).second) {
+        if (mark_given(option)) {
             note("{}: ignored: the value {} has no effect", option.name(), values.front());
         }
     }

@@ -21,6 +21,7 @@ using Apply = std::function<void(const std::string& name, const Values& values)>
 struct CommandLine {
     std::set<std::string> given;  // first names of the given options, names of the given operands
     std::vector<Options::Occurrence> occurrences;
+    GivenNames* reported = nullptr;  // gets all names of the given options; nullptr: nobody asked
 };
 
 // Returns whether `name` is an option that every program has: --help, -h, --help-all, --version.

@@ -341,25 +341,12 @@ Options::Parsed Options::parse(const std::vector<std::string>& arguments) {
     if (impl_->has_only_verbs() && first.starts_with('-') && first != "--" && !is_built_in(first)) {
         usage_error(first, "options follow the command: write the option after the command");
     }
-    const auto report = [&] {
-        if (impl_->reported == nullptr) return;
-        impl_->reported->clear();
-        for (const Option& option : impl_->table) {
-            if (impl_->command_line.given.contains(option.name()))
-                impl_->reported->insert(option.names.begin(), option.names.end());
-        }
-    };
-    try {
-        const Parsed parsed = apply_command_line(
-            impl_->table, impl_->apply, arguments,
-            [&](const Values& operands) { impl_->check_no_verb_was_meant(arguments, operands); },
-            impl_->command_line);
-        report();
-        return parsed;
-    } catch (...) {
-        report();
-        throw;
-    }
+    if (impl_->reported != nullptr) impl_->reported->clear();
+    impl_->command_line.reported = impl_->reported;
+    return apply_command_line(
+        impl_->table, impl_->apply, arguments,
+        [&](const Values& operands) { impl_->check_no_verb_was_meant(arguments, operands); },
+        impl_->command_line);
 }
 
 void Options::report_given(GivenNames* names) {
