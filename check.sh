@@ -77,7 +77,11 @@ build() {
         return 1
     }
     cmake --build "build/$preset" -j "$jobs" --target "$@" 2>&1 | tee "build/$preset.log" || return 1
-    ! grep -q ' warning: ' "build/$preset.log"
+    # An object with a warning is removed, so that the next run compiles it and fails again.
+    local object with_warning
+    with_warning=$(awk '/^\[[0-9]+\/[0-9]+\] / {object = $NF} / warning: / {print object}' "build/$preset.log" | sort -u)
+    for object in $with_warning; do rm -f "build/$preset/$object"; done
+    [ -z "$with_warning" ]
 }
 
 # run SUITE PRESET CTEST-ARGUMENT...: runs tests and writes build/results/SUITE.xml, which records failures. Many tests only wait
