@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <map>
+#include <span>
 
 #include "base/shape.hpp"
 #include "base/types.hpp"
@@ -158,6 +159,7 @@ std::vector<ActivationSpec> activation_table(const ModelConfig& config,
     const Sizes sizes = sizes_of(config, parallel, step, tp_rank);
     const auto& [b, t, n, r, c, f, v, chunk, x] = sizes;
     std::vector<ActivationSpec> table;
+    table.reserve(static_cast<size_t>(16 * config.n_layers + 64));
     LayerWidths widest;
     for (i64 layer = 0; layer < config.n_layers; ++layer) {
         const LayerWidths own = layer_widths_of(config, config.layer(layer), parallel, f, tp_rank);
@@ -290,6 +292,21 @@ i64 working_copy(const Recompute& recompute, const ActivationSpec& spec, const M
     return layer - group.begin;
 }
 
+// Returns the rows of the layers from `layer` on, and those of no layer. activation_table() has the
+// layers first, in order. A search over layouts must not read all layers for each stage.
+std::span<const ActivationSpec> rows_from(std::span<const ActivationSpec> table, i64 layer) {
+    const auto begin = std::ranges::lower_bound(table, layer, {}, [](const ActivationSpec& spec) {
+        return spec.layer < 0 ? INT64_MAX : spec.layer;
+    });
+    return {begin, table.end()};
+}
+
+std::span<const ActivationSpec> layer_rows(std::span<const ActivationSpec> table,
+                                           const ModelPart& part) {
+    const auto rows = rows_from(table, part.first_layer);
+    return rows.first(rows.size() - rows_from(rows, part.end_layer).size());
+}
+
 // The copies of an activation in the working set, which all layers and chunks share.
 struct Working {
     i64 copies = 0;
@@ -301,10 +318,8 @@ using WorkingSet = std::map<std::string_view, Working>;
 WorkingSet working_set(const std::vector<ActivationSpec>& table, const Recompute& recompute,
                        const StageShape& stage) {
     WorkingSet set;
-    for (const ActivationSpec& spec : table) {
-        if (spec.layer < 0) continue;
-        for (const ChunkShape& chunk : stage.chunks) {
-            if (!has(chunk.part, spec)) continue;
+    for (const ChunkShape& chunk : stage.chunks) {
+        for (const ActivationSpec& spec : layer_rows(table, chunk.part)) {
             const i64 copy = working_copy(recompute, spec, chunk.part);
             if (copy < 0) continue;
             Working& working = set[spec.name];
@@ -411,16 +426,18 @@ i64 activation_bytes(const std::vector<ActivationSpec>& table, const Recompute& 
     for (const auto& [name, working] : working_set(table, recompute, stage)) {
         bytes += working.copies * working.bytes;
     }
-    for (const ActivationSpec& spec : table) {
+    for (const ChunkShape& chunk : stage.chunks) {
+        for (const ActivationSpec& spec : layer_rows(table, chunk.part)) {
+            if (working_copy(recompute, spec, chunk.part) < 0) {
+                bytes += chunk.in_flight * aligned(spec.bytes());
+            }
+        }
+    }
+    for (const ActivationSpec& spec : rows_from(table, INT64_MAX)) {
         const i64 size = aligned(spec.bytes());
         switch (spec.lifetime) {
             case Lifetime::layer:
-                for (const ChunkShape& chunk : stage.chunks) {
-                    if (has(chunk.part, spec) && working_copy(recompute, spec, chunk.part) < 0) {
-                        bytes += chunk.in_flight * size;
-                    }
-                }
-                break;
+                break;  // added above
             case Lifetime::per_micro_batch:
                 for (const ChunkShape& chunk : stage.chunks) {
                     if (has(chunk.part, spec)) bytes += chunk.in_flight * size;
