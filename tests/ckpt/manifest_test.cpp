@@ -72,6 +72,18 @@ TEST_CASE("a manifest keeps run, lineage and totals") {
     CHECK_FALSE(optimizer_of(read));
 }
 
+TEST_CASE("a step with one state of an optimizer is not a step with weights only") {
+    struct Source {
+        SliceKind kind;
+        bool has(SliceKind wanted) const { return wanted == kind; }
+    };
+    CHECK_FALSE(optimizer_of(Source{SliceKind::weight}));
+    CHECK_FALSE(optimizer_of(Source{SliceKind::master}));
+    for (const spec::OptimizerState& state : spec::adam_states) {
+        CHECK(optimizer_of(Source{state}) == spec::OptimizerKind::adam);
+    }
+}
+
 TEST_CASE(
     "a reader names and refuses what it does not know, and reads a compatible newer version") {
     const auto error = [](const std::string& from, const std::string& to) {

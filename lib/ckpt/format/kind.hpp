@@ -47,13 +47,14 @@ inline std::string_view name_of(SliceKind kind) {
     return kind.name();
 }
 
-// Returns the optimizer all of whose states `source`, which has a function has(SliceKind), has;
-// nullopt when it has the states of none, as a checkpoint with weights only.
+// Returns the optimizer of whose states `source`, which has a function has(SliceKind), has at least
+// one: a step that lacks another one is damaged, and must not pass for a step with weights only.
+// Returns nullopt when it has the states of none.
 template <typename Source>
 std::optional<spec::OptimizerKind> optimizer_of(const Source& source) {
     for (const auto& [optimizer, name] : spec::optimizers) {
         const auto in_source = [&](const spec::OptimizerState& state) { return source.has(state); };
-        if (std::ranges::all_of(spec::states_of(optimizer), in_source)) return optimizer;
+        if (std::ranges::any_of(spec::states_of(optimizer), in_source)) return optimizer;
     }
     return std::nullopt;
 }

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The description of a class of Hugging Face's transformers: the names of its tensors and the keys
 // of its config.json. The import, the export, the choice of a class for a model and the reference
-// of
-// --check all read this description, so that they cannot differ.
+// of --check all read this description, so that they cannot differ.
 #pragma once
 
 #include <algorithm>
