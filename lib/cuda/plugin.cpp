@@ -34,7 +34,7 @@ std::string libraries_text(int n_ranks) {
 }  // namespace
 }  // namespace lm::cuda
 
-extern "C" __attribute__((visibility("default"))) const lm::cuda::Plugin* lm_cuda_plugin() {
+const lm::cuda::Plugin* lm_cuda_plugin() {
     static const lm::cuda::Plugin plugin = {lm::cuda::plugin_abi,   lm::cuda::count_devices,
                                             lm::cuda::claim_device, lm::cuda::open_device,
                                             lm::cuda::join_nccl,    lm::cuda::libraries_text};

@@ -37,3 +37,6 @@ struct Plugin {
 };
 
 }  // namespace lm::cuda
+
+// The symbol `plugin_symbol` of the library.
+extern "C" __attribute__((visibility("default"))) const lm::cuda::Plugin* lm_cuda_plugin();

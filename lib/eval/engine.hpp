@@ -72,3 +72,6 @@ struct EnginePlugin {
 std::unique_ptr<Engine> open_engine(const ckpt::TensorSource& source, const EngineOptions& options);
 
 }  // namespace lm::eval
+
+// The symbol `engine_symbol` of the library.
+extern "C" __attribute__((visibility("default"))) const lm::eval::EnginePlugin* lm_engine_plugin();

@@ -111,8 +111,7 @@ std::unique_ptr<eval::Engine> make_engine(const ckpt::TensorSource& source,
 
 }  // namespace lm::infer
 
-extern "C" __attribute__((visibility("default"))) const lm::eval::EnginePlugin* lm_engine_plugin();
-extern "C" const lm::eval::EnginePlugin* lm_engine_plugin() {
+const lm::eval::EnginePlugin* lm_engine_plugin() {
     static const lm::eval::EnginePlugin plugin{.open = lm::infer::make_engine};
     return &plugin;
 }

@@ -17,3 +17,6 @@ struct MpiPlugin {
 };
 
 }  // namespace lm::comm
+
+// The symbol `mpi_plugin_symbol` of the library.
+extern "C" __attribute__((visibility("default"))) const lm::comm::MpiPlugin* lm_mpi_plugin();

@@ -336,7 +336,7 @@ std::unique_ptr<Launch> open_world(const LaunchOptions& options) {
 
 }  // namespace lm::comm
 
-extern "C" __attribute__((visibility("default"))) const lm::comm::MpiPlugin* lm_mpi_plugin() {
+const lm::comm::MpiPlugin* lm_mpi_plugin() {
     static const lm::comm::MpiPlugin plugin = {lm::comm::mpi_plugin_abi, lm::comm::open_world};
     return &plugin;
 }

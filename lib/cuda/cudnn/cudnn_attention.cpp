@@ -287,8 +287,7 @@ i64 workspace_on(const CudnnProblem& problem, const std::string& device, int cap
 }  // namespace
 }  // namespace lm::cuda
 
-extern "C" __attribute__((visibility("default"))) const lm::cuda::CudnnAttention*
-lm_cudnn_attention() {
+const lm::cuda::CudnnAttention* lm_cudnn_attention() {
     static const lm::cuda::CudnnAttention attention{5, lm::cuda::workspace_bytes, lm::cuda::run,
                                                     lm::cuda::workspace_on};
     return &attention;

@@ -66,3 +66,7 @@ constexpr const char* cudnn_plugin_entry = "lm_cudnn_attention";
 using CudnnPluginEntry = const CudnnAttention* (*)();
 
 }  // namespace lm::cuda
+
+// The symbol `cudnn_plugin_entry` of the library.
+extern "C" __attribute__((visibility("default"))) const lm::cuda::CudnnAttention*
+lm_cudnn_attention();

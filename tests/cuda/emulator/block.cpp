@@ -11,6 +11,7 @@
 #include <cstring>
 #include <vector>
 
+#include "cuda/kernels/shared.cuh"
 #include "fault.hpp"
 #include "fiber.hpp"
 #include "races.hpp"

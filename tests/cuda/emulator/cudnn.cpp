@@ -172,8 +172,7 @@ i64 workspace_on(const CudnnProblem&, const std::string&, int, int, std::string&
 
 }  // namespace
 
-extern "C" __attribute__((visibility("default"))) const lm::cuda::CudnnAttention*
-lm_cudnn_attention() {
+const lm::cuda::CudnnAttention* lm_cudnn_attention() {
     static const lm::cuda::CudnnAttention attention{lm::cuda::CudnnAttention{}.abi, workspace_bytes,
                                                     run, workspace_on};
     return &attention;
