@@ -32,7 +32,7 @@ void check(const Args& args);
 // Runs the program without a verb.
 int preprocess(const Args& args);
 
-// The verbs, each in its own file.
+// The verbs.
 void declare_info(cli::Options& options);
 void declare_verify(cli::Options& options);
 void declare_cat(cli::Options& options);

@@ -17,9 +17,8 @@
 //   the fp32 kernel does the rest.
 //
 // For fp32 with AVX-512 its generated code is still the fastest that was measured, packing
-// included, so it computes these tiles; on processors with AMX our fp32 product is faster in the
-// whole step. The choice depends on the processor only, never on shapes of a run or on measurements
-// at the start, so that two equal machines compute equal bits.
+// included, so it computes these tiles. The choice depends on the processor only, never on shapes
+// of a run or on measurements at the start, so that two equal machines compute equal bits.
 #pragma once
 
 #include "cpu/product_tiles.hpp"

@@ -20,9 +20,19 @@
 //   weight decay and learning rate groups, and the norm of single tensors for the log.
 //
 // The price is paid elsewhere. A checkpoint slice needs a range inside of a box in addition to the
-// box ([first, last] in ckpt/format/index.hpp), and an optimizer that works on whole matrices finds
-// none on any rank: it must ask for another division. Both were judged cheaper than the imbalance.
-// Megatron-LM's distributed optimizer divides its flat buffers in the same way.
+// box (flat_begin and flat_end in ckpt/format/index.hpp), and an optimizer that works on whole
+// matrices finds none on any rank: it must ask for another division. Both were judged cheaper than
+// the imbalance. Megatron-LM's distributed optimizer divides its flat buffers in the same way.
+//
+// Why ZeRO-1, and neither divided gradients (ZeRO-2) nor divided weights (ZeRO-3). A stage of a
+// pipeline runs backward for many micro-batches, and each adds to all gradients of the stage. Ranks
+// that keep only their part must reduce after every micro-batch, not once a step: with 64
+// micro-batches 64 times the messages, for 4 bytes a parameter. (DeepSpeed refuses ZeRO-2 and 3
+// with its pipeline, too.) Divided weights are gathered for forward and again for backward of every
+// micro-batch, at the time when they are needed. Tensor and pipeline parallelism divide weights and
+// gradients as well, with messages of activations, most of them inside of a node. 13B parameters at
+// tp 8 leave 1.6e9 a rank, 10 GB of weights and gradients. The price: a model that fits no node by
+// tp and pp cannot be trained with data parallelism alone.
 //
 // The tied word embedding has its own buckets, because the first and the last stage must own the
 // same elements of it: then each sums its parts with the other stage's after the reduction, with a

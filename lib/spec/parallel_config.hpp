@@ -78,7 +78,7 @@ struct Coordinates {
 
 // A dimension over which ranks are divided. Numbering of ranks, groups, plan, JSON and manifest
 // derive from the table, so that a new dimension is a row here, its member of Grid
-// (parallel/grid.cpp), its flag, and the code that divides by it.
+// (parallel/grid.hpp), its flag, and the code that divides by it.
 struct Dimension {
     const char* name;   // of its groups and in the plan
     const char* label;  // before its size in short texts: tp2

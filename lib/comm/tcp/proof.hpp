@@ -18,7 +18,7 @@
 // no configuration (libcrypto has 5 MB). XXH3, which the toolkit uses for checksums, does
 // not serve: a token can be computed from its digest.
 //
-// Where the token comes from, in this order (comm/launch.cpp):
+// Where the token comes from, in this order (comm/join/join.cpp):
 // 1. LM_RENDEZVOUS_TOKEN, which the launcher passes to all ranks.
 // 2. A random number that rank 0 writes to a file in the directory of --save, which all ranks
 // share.

@@ -20,8 +20,8 @@
 // in bf16) are read by generate, score, conversion and publication, and are kept after the
 // optimizer state has been deleted by prune --weights-only-older-than.
 //
-// The places in a file are planned once and never move, so that a save allocates nothing, and so
-// that the blocks of a step that is overwritten stay where the file system has put them.
+// The places in a file are the same at every save, so that the ranks agree on them once (plan()),
+// and a save exchanges nothing before its first byte.
 #pragma once
 
 #include <map>

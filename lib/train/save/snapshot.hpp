@@ -2,6 +2,20 @@
 // A copy of this rank's part of a checkpoint in host memory. take() makes the copy between two
 // steps. Then another thread writes the files from the copy, while the training changes the
 // original.
+//
+// Why a copy in host memory and a thread, not a blocking write, fork() or a process that writes. A
+// blocking write stops all GPUs for as long as the file system takes: 14 bytes a parameter, minutes
+// for a large model on a busy day. The copy takes seconds, at the rate of PCIe or of memory.
+//
+// fork() would give a copy without copying, but only of host memory: a CUDA context does not
+// survive it, and MPI and NCCL forbid it after they have registered memory. On the CPU the next
+// update writes to every page of the state, so that copy-on-write copies all of it anyway, page
+// fault by page fault inside of that update. A process that writes would need the copy in shared
+// memory, which containers limit to 64 MB by default, and a second life to watch. An error in a
+// thread is a value that the next step reads.
+//
+// The price is host memory for the state of the rank, which stays allocated between saves: pages
+// that exist already are copied to at several times the rate of fresh ones.
 #pragma once
 
 #include <atomic>

@@ -22,11 +22,7 @@ void add_gated(OpList& list, i64 n, i64 width, Activation gate) {
         vector<double> y(at(n * width));
         for (i64 i = 0; i < n * width; ++i) {
             const double* const row = v.at("x").data() + i / width * 2 * width;
-            const double x = row[i % width];
-            const double sigmoid = 0.5 * (1 + std::tanh(x / 2));
-            const double normal_cdf = 0.5 * std::erfc(-x / std::sqrt(2.0));
-            y[at(i)] =
-                x * (gate == Activation::swiglu ? sigmoid : normal_cdf) * row[width + i % width];
+            y[at(i)] = spec::activation_value(gate, row[i % width]) * row[width + i % width];
         }
         return Values{{"y", y}};
     };

@@ -9,21 +9,32 @@ using namespace device;
 
 namespace {
 
+// The activations of models that are (or are not) gated.
+std::vector<Activation> activations(bool gated) {
+    std::vector<Activation> result;
+    for (const auto& [activation, name] : spec::activations) {
+        if (spec::is_gated(activation) == gated) result.push_back(activation);
+    }
+    return result;
+}
+
+void add_linears(OpList& list, Activation activation) {
+    for (const bool bias : {false, true}) {
+        add_linear(list, 1, 1, 1, bias, activation);
+        add_linear(list, 3, 5, 7, bias, activation);
+        add_linear(list, 67, 37, 29, bias, activation);
+    }
+    add_linear(list, 261, 391, 40, true, activation);  // several tiles in both dimensions
+}
+
 void add_embeddings_and_linears(OpList& list) {
     add_embedding(list, 1, 3, 1, false, 0);
     add_embedding(list, 37, 11, 5, true, 4);
     add_embedding(list, 70, 13, 131, true, 0);
-    for (const Activation activation :
-         {Activation::none, Activation::gelu_tanh, Activation::gelu_erf}) {
-        for (const bool bias : {false, true}) {
-            add_linear(list, 1, 1, 1, bias, activation);
-            add_linear(list, 3, 5, 7, bias, activation);
-            add_linear(list, 67, 37, 29, bias, activation);
-        }
-        add_linear(list, 261, 391, 40, true, activation);  // several tiles in both dimensions
-    }
+    add_linears(list, Activation::none);
+    for (const Activation activation : activations(false)) add_linears(list, activation);
     add_linear(list, 1030, 8, 16, true, Activation::none);  // many blocks of rows
-    for (const Activation gate : {Activation::swiglu, Activation::geglu}) {
+    for (const Activation gate : activations(true)) {
         add_gated(list, 1, 1, gate);
         add_gated(list, 5, 37, gate);
         add_gated(list, 19, 1100, gate);
@@ -108,7 +119,7 @@ void add_later_cases(OpList& list) {
     add_attention(list, {1, 270, 2, 1, 64, true, false, 0.0});
     add_embedding(list, 1500, 2, 5, false, 0);  // tokens that occur in many rows
     add_embedding(list, 4500, 300, 8, true, 0);
-    for (const Activation activation : {Activation::gelu_tanh, Activation::gelu_erf}) {
+    for (const Activation activation : activations(false)) {
         for (const bool bias : {false, true}) {
             add_linear(list, 19, 48, 24, bias, activation);  // sizes for which a GPU can fuse GELU
             add_linear_recomputed(list, 3, 5, 7, bias, activation);
@@ -171,12 +182,6 @@ void add_variants(OpList& list) {
         add_norm(
             list,
             {.batch = 1, .length = 7, .width = 9, .norm = norm, .bias = false, .one_plus = true});
-    }
-    for (const bool bias : {false, true}) {
-        add_linear(list, 3, 5, 7, bias, Activation::squared_relu);
-        add_linear(list, 67, 37, 29, bias, Activation::squared_relu);
-        add_linear(list, 19, 48, 24, bias, Activation::squared_relu);
-        add_linear_recomputed(list, 19, 48, 24, bias, Activation::squared_relu);
     }
     for (const Norm norm : {Norm::layer_norm, Norm::rms_norm}) {
         add_head_norm(list, {1, 1, 1, 1, 1, norm});
