@@ -68,9 +68,10 @@ struct Scratch {
 // the remaining difference is the products'.
 //
 // It costs nothing: there are three numbers, the partial sums of a kernel are fp32 within a row and
-// fp64 between rows, and one message of 24 bytes carries them to all ranks. NaN and infinity survive every addition, so that the same sums detect a non-finite gradient
-// anywhere without another pass (copies_sum_squares exists for this alone: tensor ranks hold equal
-// copies of norms, and a copy that went bad on one rank must be seen although it does not count).
+// fp64 between rows, and one message of 24 bytes carries them to all ranks. NaN and infinity
+// survive every addition, so that the same sums detect a non-finite gradient anywhere without
+// another pass (copies_sum_squares exists for this alone: tensor ranks hold equal copies of norms,
+// and a copy that went bad on one rank must be seen although it does not count).
 enum StepSum : int {
     loss_sum = 0,
     gradient_sum_squares = 1,  // sum over gradients that this rank counts in the norm

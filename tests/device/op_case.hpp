@@ -49,6 +49,8 @@ struct OpCase {
     // The operation computes mean and rstd, or a sum, from values that it has rounded to the
     // compute type.
     bool rounds_first = false;
+    // The roundings to 16 bits that the largest error has, 2^-10 (fp16) or 2^-7 (bf16) each.
+    int roundings = 1;
     // Computes the outputs in fp64 by other formulas than the loops of the backend.
     std::function<Values(const Values&)> formula = {};
     // For a backward operation: `forward` is the forward case, whose tensors replace the values of
@@ -72,7 +74,7 @@ Values run_case(device::Device& device, const OpCase& op_case, DType type, i64 s
 OpCase prepared(device::Device& reference, const OpCase& op_case, DType type);
 
 // Returns the largest allowed error of a tensor with compute type `type`: the bound of the case,
-// plus one rounding when the tensor is stored in 16 bits.
+// plus its roundings when the tensor is stored in 16 bits.
 double bound_of(const OpCase& op_case, const std::string& tensor, DType type);
 
 const std::vector<OpCase>& op_cases();

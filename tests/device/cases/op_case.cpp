@@ -189,7 +189,8 @@ double bound_of(const OpCase& op_case, const std::string& name, DType type) {
     if (!is_half(type)) return op_case.bound;
     const auto found = std::ranges::find(op_case.tensors, name, &Tensor::name);
     const bool stat = found != op_case.tensors.end() && found->kind != Kind::compute;
-    return stat && !op_case.rounds_first ? op_case.bound : op_case.bound + epsilon_of(type);
+    return stat && !op_case.rounds_first ? op_case.bound
+                                         : op_case.bound + op_case.roundings * epsilon_of(type);
 }
 
 OpCase prepared(device::Device& reference, const OpCase& op_case, DType type) {
