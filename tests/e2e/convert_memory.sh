@@ -7,7 +7,7 @@ build=$(realpath "$1")
 # shellcheck source=tests/e2e/common.bash
 . "$(dirname "$0")/common.bash"
 
-[ -x "$build/bench/random_checkpoint" ] || fail "bench/random_checkpoint has not been built"
+cmake --build "$build" --target random_checkpoint >log || fail "$(tail log)"
 "$build/bench/random_checkpoint" native
 
 # converts IN OUT FLAGS...: converts IN, and compares the peak of the resident memory (VmHWM) with the limit.
