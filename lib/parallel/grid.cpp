@@ -10,8 +10,8 @@ namespace lm::parallel {
 namespace {
 
 // The group of the ranks that differ in one dimension only, in the order of spec::dimensions.
-constexpr std::array<std::unique_ptr<comm::Group> Grid::*, spec::dimensions.size()> groups{
-    &Grid::tensor, &Grid::pipeline, &Grid::data};
+constexpr std::array groups{&Grid::tensor, &Grid::pipeline, &Grid::data};
+static_assert(groups.size() == spec::dimensions.size(), "a dimension has no group");
 
 // Calls f(dimension, group) for each dimension of `grid`.
 template <class F>

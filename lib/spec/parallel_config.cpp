@@ -15,6 +15,15 @@ constexpr auto nested = [] {
     for (const Dimension& each : dimensions) order[static_cast<size_t>(each.nesting)] = each;
     return order;
 }();
+static_assert(
+    [] {
+        int n = 0;
+        for (const Dimension& each : nested) {
+            if (each.nesting != n++) return false;
+        }
+        return true;
+    }(),
+    "expected each nesting of dimensions once: 0, 1, 2, ...");
 
 }  // namespace
 
