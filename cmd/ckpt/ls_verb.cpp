@@ -95,12 +95,15 @@ void print_json(const Row& row) {
     cli::write_stdout(io::json_line(object));
 }
 
-// With these widths, the state "complete, latest" ends in column 80.
+// With these widths and three dimensions in the layout, the state "complete, latest" ends in column
+// 80.
 void print_line(std::string_view step, std::string_view size, std::string_view layout,
                 std::string_view created, std::string_view branch, std::string_view state,
                 std::optional<cli::Color> color = std::nullopt) {
-    const std::string line = fmt::format("{:>6}  {:>8}  {:<11}  {:<20}  {:<9}  {}", step, size,
-                                         layout, printable(created), branch, printable(state));
+    const size_t width = spec::short_sizes_text({}).size();
+    const std::string line =
+        fmt::format("{:>6}  {:>8}  {:<{}}  {:<20}  {:<9}  {}", step, size, layout, width,
+                    printable(created), branch, printable(state));
     cli::write_stdout((color ? cli::colored(*color, line, STDOUT_FILENO) : line) + "\n");
 }
 

@@ -34,9 +34,9 @@ class Resharder {
           info_(info_of(from.manifest())),
           table_(spec::tensor_table(info_.model)),
           progress_(progress) {
+        for (const spec::Dimension& each : spec::dimensions) info_.parallel.*each.size = 1;
         info_.parallel.tp = tp;
         info_.parallel.pp = pp;
-        info_.parallel.dp = 1;
         // A padding that `tp` does not divide would be an invalid configuration. The padding can be
         // dropped, because a checkpoint contains no padding.
         if (info_.parallel.pad_vocab_to % tp != 0) info_.parallel.pad_vocab_to = 0;
