@@ -42,6 +42,21 @@ constexpr std::span<const OptimizerState> states_of(OptimizerKind optimizer) {
     return {};
 }
 
+// Returns whether all_states has the states of all optimizers, each once. Memory plans count by
+// all_states, and optimizer_of() of ckpt/format/kind.hpp recognizes an optimizer by its states: it
+// needs another rule for optimizers that share a state.
+constexpr bool each_state_has_one_optimizer() {
+    size_t n = 0;
+    for (const auto& optimizer : optimizers) {
+        for (const OptimizerState& state : states_of(optimizer.value)) {
+            if (n == all_states.size() || !(all_states[n++] == state)) return false;
+        }
+    }
+    return n == all_states.size();
+}
+static_assert(each_state_has_one_optimizer(),
+              "expected the states of all optimizers in all_states, in the order of optimizers");
+
 // Returns the states that the optimizer keeps for `tensor`, in the order in which a checkpoint has
 // them.
 constexpr std::span<const OptimizerState> states_of(OptimizerKind optimizer, const TensorSpec&) {
