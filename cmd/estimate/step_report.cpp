@@ -69,6 +69,7 @@ cost::StepTime simulate(const StepQuery& query, i64 batch,
         .model = query.model,
         .parallel = query.parallel,
         .batch = {query.micro_batch, n, query.model.seq_length, query.precision.weights},
+        .optimizer = query.precision.optimizer,
         .elements = cost::largest_rank_parameters(query.model, query.parallel),
         .overlaps_data = query.overlaps};
     return step_time(step, query.gpu, query.trainer, events);

@@ -188,6 +188,7 @@ class Search {
                 .parallel = layout.parallel,
                 .batch = {layout.micro_batch, layout.n_micro_batches, query_.model.seq_length,
                           query_.precision.weights},
+                .optimizer = query_.precision.optimizer,
                 .elements = candidate.grid->most_elements,
                 .overlaps_data = query_.overlaps};
     }

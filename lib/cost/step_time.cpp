@@ -112,12 +112,13 @@ DataTime data_time(const SimulatedStep& step, const Hardware& gpu, const Trainin
     return time;
 }
 
-// Returns the seconds of AdamW. The optimizer reads the gradient twice (norm and update), reads and
-// writes the master and the moments in fp32, and writes the weight.
+// Returns the seconds of the optimizer, which reads the gradient twice (norm and update), reads and
+// writes the master and its states, and writes the weight.
 double optimizer_s(const SimulatedStep& step, const Hardware& gpu) {
     const double share = step.parallel.zero_stage == 1 ? as_double(step.parallel.dp) : 1;
-    return stream_seconds(
-        gpu, step.elements / share * (8 + 3 * 8 + as_double(size_of(step.batch.dtype))));
+    i64 bytes = 4 * size_of(DType::fp32) + size_of(step.batch.dtype);
+    for (const OptimizerState& state : states_of(step.optimizer)) bytes += 2 * size_of(state.dtype);
+    return stream_seconds(gpu, step.elements / share * as_double(bytes));
 }
 
 // The times that step_time() and quick_step_time() both use.

@@ -11,10 +11,10 @@ namespace lm::cost {
 // The seconds of a step. `busiest`: all passes of the busiest stage, for all micro-batches.
 struct StepTime {
     PassTime busiest;
-    double messages_s = 0;   // messages between stages that the busiest stage waits for
-    double bubble_s = 0;     // idle: the pipeline fills or drains, or waits for a slower stage
-    double data_s = 0;       // data-parallel communication that computation does not hide
-    double optimizer_s = 0;  // AdamW
+    double messages_s = 0;  // messages between stages that the busiest stage waits for
+    double bubble_s = 0;    // idle: the pipeline fills or drains, or waits for a slower stage
+    double data_s = 0;      // data-parallel communication that computation does not hide
+    double optimizer_s = 0;
     // Parts of data_s. The rest of data_s reduces gradients at the end of the pipeline.
     double tied_s = 0;    // the first and the last stage add the gradients of a tied embedding
     double gather_s = 0;  // with ZeRO stage 1, the all-gather of weights after the optimizer
@@ -28,6 +28,7 @@ struct SimulatedStep {
     const spec::ModelConfig& model;
     const spec::ParallelConfig& parallel;
     StepBatch batch;
+    spec::OptimizerKind optimizer = spec::OptimizerKind::adam;
     double elements = 0;         // parameters of the largest rank: largest_rank_parameters()
     bool overlaps_data = false;  // gradients are reduced during the last backward pass
 };
