@@ -44,11 +44,49 @@ PositionEmbedding position_from(const ModelFlags& flags) {
                                                                         : position;
 }
 
+// Returns the member of the flag switch_of(activation); nullptr for an activation without one.
+constexpr bool ModelFlags::*switch_member(Activation activation) {
+    switch (activation) {
+        case Activation::none:
+        case Activation::gelu_tanh:
+        case Activation::gelu_erf:
+        case Activation::geglu:
+            return nullptr;
+        case Activation::squared_relu:
+            return &ModelFlags::squared_relu;
+        case Activation::swiglu:
+            return &ModelFlags::swiglu;
+    }
+    __builtin_unreachable();
+}
+
+bool is_switched_on(const ModelFlags& flags, Activation activation) {
+    const auto member = switch_member(activation);
+    return member != nullptr && flags.*member;
+}
+
+// Returns the given flags each of which chooses an activation: switches and --glu-activation.
+std::vector<std::string_view> activation_flags(const ModelFlags& flags) {
+    std::vector<std::string_view> given;
+    const auto add_switches = [&](bool gated) {
+        for (const auto& [activation, name] : spec::activations) {
+            if (is_gated(activation) == gated && is_switched_on(flags, activation)) {
+                given.push_back(switch_of(activation));
+            }
+        }
+    };
+    add_switches(true);
+    if (!flags.glu_activation.empty()) given.emplace_back("--glu-activation");
+    add_switches(false);
+    return given;
+}
+
 // Returns the activation function that the flags choose. As in Megatron, the fused bias-GELU and
 // OpenAI's GELU use tanh, and the plain GELU uses erf.
 Activation activation_from(const ModelFlags& flags) {
-    if (flags.swiglu) return Activation::swiglu;
-    if (flags.squared_relu) return Activation::squared_relu;
+    for (const auto& [activation, name] : spec::activations) {
+        if (is_switched_on(flags, activation)) return activation;
+    }
     if (!flags.glu_activation.empty()) {
         return value_of("--glu-activation", spec::activations, flags.glu_activation);
     }
@@ -101,9 +139,8 @@ void override_kind(ModelConfig& model, const ModelFlags& flags, const Given& giv
                   "--no-position-embedding")) {
         model.position = position_from(flags);
     }
-    const bool gate_given = given.any("--swiglu", "--glu-activation");
     const bool gelu_given = given.any("--openai-gelu", "--no-bias-gelu-fusion");
-    if (gate_given || flags.squared_relu || (gelu_given && !is_gated(model.activation))) {
+    if (!activation_flags(flags).empty() || (gelu_given && !is_gated(model.activation))) {
         if (is_gated(activation_from(flags)) != is_gated(model.activation)) model.ffn_hidden = 0;
         model.activation = activation_from(flags);
     }
@@ -228,7 +265,7 @@ void note_unused(const ModelConfig& model, const ModelFlags& flags, const Given&
     }
     if (is_gated(model.activation) || !switch_of(model.activation).empty()) {
         for (const char* flag : {"--openai-gelu", "--no-bias-gelu-fusion"}) {
-            ignore(flag, "--swiglu, --glu-activation or --squared-relu sets the activation");
+            ignore(flag, fmt::format("the activation is {}", name_of(model.activation)));
         }
     }
 }
@@ -247,12 +284,10 @@ void check_flags(const ModelFlags& flags, const ModelConfig& preset) {
     if (flags.n_groups && !grouped) {
         usage_error("--num-query-groups", "needs --group-query-attention");
     }
-    if (flags.swiglu && !flags.glu_activation.empty()) {
-        usage_error("--glu-activation", "cannot be combined with --swiglu: give one of the two");
-    }
-    if (flags.squared_relu && (flags.swiglu || !flags.glu_activation.empty())) {
-        usage_error("--squared-relu", "cannot be combined with {}: give one of the two",
-                    flags.swiglu ? "--swiglu" : "--glu-activation");
+    const std::vector<std::string_view> activations = activation_flags(flags);
+    if (activations.size() > 1) {
+        usage_error(activations[1], "cannot be combined with {}: give one of the two",
+                    activations[0]);
     }
 }
 
