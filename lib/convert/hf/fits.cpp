@@ -118,11 +118,13 @@ void check_fits(const HfClass& hf, const ModelConfig& config) {
     const std::optional<Misfit> found = misfit(hf, config);
     if (!found) return;
     const std::string others = names_that_fit(config);
+    // The export to Megatron refuses layers that differ.
+    const std::string_view none =
+        layer_kinds(config).size() > 1
+            ? "no other format can, either"
+            : "no supported class of transformers can: use --to megatron-lm";
     usage_error(found->flag, "the model has {}, which {} ({}) cannot express: {}{}", found->has,
-                hf.name, hf.class_name,
-                others.empty() ? "no supported class of transformers can: use --to megatron-lm"
-                               : "use --to ",
-                others);
+                hf.name, hf.class_name, others.empty() ? none : "use --to ", others);
 }
 
 const HfClass& choose_class(const ModelConfig& config) {
