@@ -14,6 +14,7 @@
 #include <csignal>
 
 #include "io/file.hpp"
+#include "io/lines.hpp"
 
 namespace lm::cluster {
 namespace {
@@ -73,10 +74,8 @@ void add_use(ProcessTable& table, i64 pid, const FileId& file, std::string path,
 }
 
 void add_mapped_files(ProcessTable& table, i64 pid, u64 device, std::string_view maps) {
-    while (!maps.empty()) {
-        const size_t end = std::min(maps.find('\n'), maps.size());
-        const std::optional<MapsLine> line = parse_maps_line(maps.substr(0, end));
-        maps.remove_prefix(std::min(end + 1, maps.size()));
+    for (const std::string_view text : io::lines_of(maps)) {
+        const std::optional<MapsLine> line = parse_maps_line(text);
         if (!line) continue;
         if (line->path.starts_with("/SYSV")) {  // the inode of such a mapping is the segment's id
             std::vector<i64>& pids = table.system_v[static_cast<i64>(line->file.inode)];

@@ -15,6 +15,7 @@
 #include "io/atomic.hpp"
 #include "io/file.hpp"
 #include "io/json.hpp"
+#include "io/lines.hpp"
 
 namespace lm::comm {
 namespace {
@@ -260,11 +261,8 @@ RankDump read_dump(const std::string& path) {
     const std::string text = io::read_file(path);
     RankDump dump;
     bool has_rank = false;
-    for (size_t begin = 0; begin < text.size();) {
-        const size_t end = std::min(text.find('\n', begin), text.size());
-        const io::Json json =
-            io::parse_json(std::string_view(text).substr(begin, end - begin), path);
-        begin = end + 1;
+    for (const std::string_view line : io::lines_of(text)) {
+        const io::Json json = io::parse_json(line, path);
         const auto kind = io::json_get<std::string>(json, "kind", path);
         if (kind == "rank") set_rank(dump, json, path);
         if (kind == "group") dump.groups.push_back(group_of(json, path));

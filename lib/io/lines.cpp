@@ -26,6 +26,16 @@ bool split(std::string_view line, const std::function<bool(std::string_view)>& u
 
 }  // namespace
 
+std::vector<std::string_view> lines_of(std::string_view text) {
+    std::vector<std::string_view> lines;
+    for (size_t begin = 0; begin < text.size();) {
+        const size_t end = std::min(text.find('\n', begin), text.size());
+        lines.push_back(text.substr(begin, end - begin));
+        begin = end + 1;
+    }
+    return lines;
+}
+
 void for_each_line(InputStream& stream, const std::function<void(std::string_view)>& use) {
     for_lines_while(stream, [&use](std::string_view line) {
         use(line);

@@ -1,13 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
-// Splits a stream into lines in bounded memory.
+// Splits texts, and streams in bounded memory, into lines.
 #pragma once
 
 #include <functional>
 #include <string_view>
+#include <vector>
 
 #include "io/stream.hpp"
 
 namespace lm::io {
+
+// Returns the lines of `text` without their newlines; the last line may have no newline.
+std::vector<std::string_view> lines_of(std::string_view text);
 
 // A longer line is passed on in parts of at most this many bytes.
 constexpr size_t longest_line = size_t{64} << 10;

@@ -23,6 +23,7 @@
 #include "cost/formulas.hpp"
 #include "io/file.hpp"
 #include "io/json.hpp"
+#include "io/lines.hpp"
 #include "io/path.hpp"
 #include "metrics/record.hpp"
 #include "train/log/straggler.hpp"
@@ -110,11 +111,8 @@ TrainingLog::~TrainingLog() {
 void TrainingLog::write_to_file(std::string_view lines, double unix_s) {
     if (!log_file_) return;
     const std::string time = iso_time(static_cast<i64>(unix_s));
-    while (!lines.empty()) {
-        const size_t end = std::min(lines.find('\n'), lines.size());
-        log_file_->write(fmt::format("{} {}", time, printable(lines.substr(0, end))));
-        lines.remove_prefix(std::min(end + 1, lines.size()));
-    }
+    for (const std::string_view line : io::lines_of(lines))
+        log_file_->write(fmt::format("{} {}", time, printable(line)));
 }
 
 metrics::StepRecord TrainingLog::record(const optim::Counters& done, double rate) const {

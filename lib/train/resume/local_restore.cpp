@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <filesystem>
-#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
@@ -20,6 +19,7 @@
 #include "io/atomic.hpp"
 #include "io/file.hpp"
 #include "io/json.hpp"
+#include "io/lines.hpp"
 #include "parallel/hosts.hpp"
 #include "parallel/together.hpp"
 #include "train/save/distributed_save.hpp"
@@ -54,15 +54,6 @@ i64 newest_durable(const std::string& directory, const std::vector<i64>& damaged
         }
     }
     return -1;
-}
-
-// Calls body(line) for each line of a text.
-void for_lines(const std::string& text, const std::function<void(std::string_view)>& body) {
-    for (size_t begin = 0; begin < text.size();) {
-        const size_t end = std::min(text.find('\n', begin), text.size());
-        body(std::string_view(text).substr(begin, end - begin));
-        begin = end + 1;
-    }
 }
 
 class Restore {
@@ -136,8 +127,8 @@ void Restore::gather() {
     }
     join_reports(*leaders_, report);
     if (world_.rank() != 0) return;
-    for_lines(report.text,
-              [&](std::string_view line) { held_.push_back(ckpt::parse_local_step(line)); });
+    for (const std::string_view line : io::lines_of(report.text))
+        held_.push_back(ckpt::parse_local_step(line));
 }
 
 // Chooses a step and sends its manifest to all ranks. Returns false when no local step can be
@@ -194,13 +185,14 @@ bool Restore::copy_parts() {
         assigned = broadcast_text(world_, assigned);
         if (assigned.empty()) break;
         SaveReport report;
-        for_lines(assigned, [&](std::string_view line) {
+        for (const std::string_view line : io::lines_of(assigned)) {
             const io::Json pair = io::parse_json(line, "an assignment");
             if (pair[1].get<int>() == world_.rank()) report.text += copy_part(pair[0].get<i64>());
-        });
+        }
         if (leads()) join_reports(*leaders_, report);
         together(world_, [&] {
-            if (world_.rank() == 0) for_lines(report.text, [this](auto line) { accept(line); });
+            if (world_.rank() != 0) return;
+            for (const std::string_view line : io::lines_of(report.text)) accept(line);
         });
     }
     i64 complete = damage_.empty() ? 1 : 0;

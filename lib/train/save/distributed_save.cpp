@@ -7,6 +7,7 @@
 
 #include "base/error.hpp"
 #include "ckpt/format/index.hpp"
+#include "io/lines.hpp"
 #include "parallel/together.hpp"
 
 namespace lm::train {
@@ -15,11 +16,8 @@ using parallel::together;
 
 std::vector<ckpt::IndexReference> references_from(const std::string& lines) {
     std::vector<ckpt::IndexReference> parts;
-    for (size_t begin = 0; begin < lines.size();) {
-        const size_t end = lines.find('\n', begin);
-        parts.push_back(ckpt::parse_reference(std::string_view(lines).substr(begin, end - begin)));
-        begin = end + 1;
-    }
+    for (const std::string_view line : io::lines_of(lines))
+        parts.push_back(ckpt::parse_reference(line));
     return parts;
 }
 
