@@ -115,29 +115,13 @@ struct AtomicFile::State {
     i64 n_written = 0;  // appended bytes that have left the buffer
     bool committed = false;
 
-    // O_EXCL makes the name unique, so two writers of one path, even in one process, get different
-    // temporaries. The temporary is in the directory of the final name, since rename() works only
-    // within a file system.
-    void create() {
-        refuse_existing(path, overwrite, false);
-        const std::string name = temporary_name(path);
-        std::string candidate = name;
-        for (int n = 2; !fd.valid(); ++n) {
-            fd = Fd(checked::create(candidate, O_RDWR | O_EXCL));
-            if (fd.valid()) temporary = candidate;
-            candidate = fmt::format("{}.{}", name, n);
-        }
-    }
-
     State(std::string final_path, Overwrite mode) : path(std::move(final_path)), overwrite(mode) {}
     // Without a commit() the final name is unchanged, so removing the temporary undoes everything.
     ~State() {
-        if (!committed && created()) without_throwing([&] { checked::unlink(temporary); });
+        if (!committed && !temporary.empty()) without_throwing([&] { checked::unlink(temporary); });
     }
     State(const State&) = delete;
     State& operator=(const State&) = delete;
-
-    bool created() const { return !temporary.empty(); }
 
     // Writes at explicit offsets only. So n_written stays the end of the appended bytes when
     // write_at() writes elsewhere, and threads do not share a file offset.
@@ -145,56 +129,21 @@ struct AtomicFile::State {
         checked::write_at(fd.get(), temporary, bytes, n_written);
         n_written += static_cast<i64>(bytes.size());
     }
-
-    void flush() {
-        LM_CHECK(fd.valid(), "{}: expected no write after sync()", path);
-        if (n_buffered == 0) return;
-        append({buffer.get(), n_buffered});
-        n_buffered = 0;
-    }
-
-    void write(std::span<const std::byte> bytes) {
-        LM_CHECK(fd.valid(), "{}: expected no write after sync()", path);
-        if (n_buffered + bytes.size() > write_buffer_bytes) flush();
-        if (bytes.size() >= write_buffer_bytes) return append(bytes);
-        if (bytes.empty()) return;
-        if (!buffer) buffer = std::make_unique_for_overwrite<std::byte[]>(write_buffer_bytes);
-        std::memcpy(buffer.get() + n_buffered, bytes.data(), bytes.size());
-        n_buffered += bytes.size();
-    }
-
-    // After fsync() the content is durable; the directory entry is not. A failed fsync() is final,
-    // because the kernel may have dropped the dirty pages, and a second call could report success
-    // (fsync(2)). The file stays uncommitted, so that the destructor removes it.
-    void sync() {
-        flush();
-        buffer.reset();
-        checked::fsync(fd.get(), temporary);
-        // NFS may report a failed write only here (close(2), NOTES).
-        if (::close(fd.release()) != 0) system_error(temporary, "close", errno);
-    }
-
-    void commit() {
-        LM_CHECK(!committed, "{}: expected one commit(), got a second one", path);
-        if (fd.valid()) sync();
-        // The content is durable now. A crash before the rename leaves the temporary, which
-        // stale_temporaries() finds. rename() replaces atomically, so readers see either the old or
-        // the new file. rename_new() fails if the name exists.
-        if (overwrite == Overwrite::yes) {
-            checked::rename(temporary, path);
-        } else if (!checked::rename_new(temporary, path)) {
-            created_meanwhile(path);
-        }
-        committed = true;  // the temporary name does not exist any more, whatever fsync() reports
-        // Without this call a power cut could lose the new directory entry and, with
-        // Overwrite::yes, restore the old file.
-        checked::fsync_parent_of(path);
-    }
 };
 
+// O_EXCL makes the name unique, so two writers of one path, even in one process, get different
+// temporaries. The temporary is in the directory of the final name, since rename() works only
+// within a file system.
 AtomicFile AtomicFile::create(const std::string& path, Overwrite overwrite) {
     auto state = std::make_unique<State>(path, overwrite);
-    state->create();
+    refuse_existing(path, overwrite, false);
+    const std::string name = temporary_name(path);
+    std::string candidate = name;
+    for (int n = 2; !state->fd.valid(); ++n) {
+        state->fd = Fd(checked::create(candidate, O_RDWR | O_EXCL));
+        if (state->fd.valid()) state->temporary = candidate;
+        candidate = fmt::format("{}.{}", name, n);
+    }
     return AtomicFile(std::move(state));
 }
 
@@ -212,21 +161,28 @@ const std::string& AtomicFile::temporary() const {
 }
 
 void AtomicFile::write(std::span<const std::byte> bytes) {
-    state_->write(bytes);
+    State& file = *state_;
+    LM_CHECK(file.fd.valid(), "{}: expected no write after sync()", file.path);
+    if (file.n_buffered + bytes.size() > write_buffer_bytes) flush();
+    if (bytes.size() >= write_buffer_bytes) return file.append(bytes);
+    if (bytes.empty()) return;
+    if (!file.buffer) file.buffer = std::make_unique_for_overwrite<std::byte[]>(write_buffer_bytes);
+    std::memcpy(file.buffer.get() + file.n_buffered, bytes.data(), bytes.size());
+    file.n_buffered += bytes.size();
 }
 
 void AtomicFile::write(std::string_view text) {
-    state_->write(std::as_bytes(std::span(text)));
+    write(std::as_bytes(std::span(text)));
 }
 
 void AtomicFile::write_at(std::span<const std::byte> bytes, i64 offset) {
     LM_CHECK(offset >= 0, "{}: expected an offset >= 0, got {}", path(), offset);
-    state_->flush();
+    flush();
     checked::write_at(state_->fd.get(), state_->temporary, bytes, offset);
 }
 
 void AtomicFile::read_back(std::span<std::byte> bytes, i64 offset) {
-    state_->flush();
+    flush();
     read_exact(state_->fd, state_->temporary, bytes, offset);
 }
 
@@ -235,15 +191,41 @@ i64 AtomicFile::size() const {
 }
 
 void AtomicFile::flush() {
-    state_->flush();
+    LM_CHECK(state_->fd.valid(), "{}: expected no write after sync()", path());
+    if (state_->n_buffered == 0) return;
+    state_->append({state_->buffer.get(), state_->n_buffered});
+    state_->n_buffered = 0;
 }
 
+// After fsync() the content is durable; the directory entry is not. A failed fsync() is final,
+// because the kernel may have dropped the dirty pages, and a second call could report success
+// (fsync(2)). The file stays uncommitted, so that the destructor removes it.
 void AtomicFile::sync() {
-    if (state_->fd.valid()) state_->sync();
+    State& file = *state_;
+    if (!file.fd.valid()) return;
+    flush();
+    file.buffer.reset();
+    checked::fsync(file.fd.get(), file.temporary);
+    // NFS may report a failed write only here (close(2), NOTES).
+    if (::close(file.fd.release()) != 0) system_error(file.temporary, "close", errno);
 }
 
 void AtomicFile::commit() {
-    state_->commit();
+    State& file = *state_;
+    LM_CHECK(!file.committed, "{}: expected one commit(), got a second one", file.path);
+    sync();
+    // The content is durable now. A crash before the rename leaves the temporary, which
+    // stale_temporaries() finds. rename() replaces atomically, so readers see either the old or
+    // the new file. rename_new() fails if the name exists.
+    if (file.overwrite == Overwrite::yes) {
+        checked::rename(file.temporary, file.path);
+    } else if (!checked::rename_new(file.temporary, file.path)) {
+        created_meanwhile(file.path);
+    }
+    file.committed = true;  // the temporary name does not exist any more, whatever fsync() reports
+    // Without this call a power cut could lose the new directory entry and, with
+    // Overwrite::yes, restore the old file.
+    checked::fsync_parent_of(file.path);
 }
 
 struct AtomicDirectory::State {
@@ -260,42 +242,18 @@ struct AtomicDirectory::State {
     }
     State(const State&) = delete;
     State& operator=(const State&) = delete;
-
-    // Creates the temporary directory PATH.tmp.SUFFIX. If an interrupted run left a directory of
-    // that name, removes it first.
-    void create(std::string_view suffix) {
-        temporary = fmt::format("{}.tmp.{}", path, suffix);
-        refuse_existing(path, overwrite, true);
-        remove_tree(temporary);
-        checked::make_directory(temporary);
-        created = true;
-    }
-
-    void commit() {
-        LM_CHECK(!committed, "{}: expected one commit(), got a second one", path);
-        // sync_tree() syncs files before their directories, because an entry is durable only with
-        // its directory. A crash before the rename leaves the temporary directory, which create()
-        // with the same suffix removes.
-        sync_tree(temporary);
-        const bool replace = overwrite == Overwrite::yes && exists(path);
-        // rename() cannot replace a directory that is not empty, so the two names are exchanged. At
-        // every moment the final name has a complete directory. A crash after the exchange leaves
-        // the old content under the temporary name.
-        if (replace) {
-            checked::exchange_directories(temporary, path);
-        } else if (!checked::rename_new(temporary, path)) {
-            created_meanwhile(path);
-        }
-        committed = true;
-        checked::fsync_parent_of(path);
-        if (replace) remove_tree(temporary);  // the old content, after the exchange
-    }
 };
 
+// Creates the temporary directory PATH.tmp.SUFFIX. If an interrupted run left a directory of that
+// name, removes it first.
 AtomicDirectory AtomicDirectory::create(std::string final_path, std::string_view suffix,
                                         Overwrite overwrite) {
     auto state = std::make_unique<State>(std::move(final_path), overwrite);
-    state->create(suffix);
+    state->temporary = fmt::format("{}.tmp.{}", state->path, suffix);
+    refuse_existing(state->path, overwrite, true);
+    remove_tree(state->temporary);
+    checked::make_directory(state->temporary);
+    state->created = true;
     return AtomicDirectory(std::move(state));
 }
 
@@ -313,7 +271,25 @@ const std::string& AtomicDirectory::final_path() const {
 }
 
 void AtomicDirectory::commit() {
-    state_->commit();
+    const std::string& path = state_->path;
+    const std::string& temporary = state_->temporary;
+    LM_CHECK(!state_->committed, "{}: expected one commit(), got a second one", path);
+    // sync_tree() syncs files before their directories, because an entry is durable only with its
+    // directory. A crash before the rename leaves the temporary directory, which create() with the
+    // same suffix removes.
+    sync_tree(temporary);
+    const bool replace = state_->overwrite == Overwrite::yes && exists(path);
+    // rename() cannot replace a directory that is not empty, so the two names are exchanged. At
+    // every moment the final name has a complete directory. A crash after the exchange leaves the
+    // old content under the temporary name.
+    if (replace) {
+        checked::exchange_directories(temporary, path);
+    } else if (!checked::rename_new(temporary, path)) {
+        created_meanwhile(path);
+    }
+    state_->committed = true;
+    checked::fsync_parent_of(path);
+    if (replace) remove_tree(temporary);  // the old content, after the exchange
 }
 
 void write_file(const std::string& path, std::string_view content, Overwrite overwrite) {
