@@ -3,7 +3,6 @@
 
 #include <fcntl.h>
 #include <sys/mman.h>
-#include <sys/stat.h>
 
 #include <algorithm>
 #include <atomic>
@@ -114,12 +113,6 @@ BlockFile BlockFile::open_read(const std::string& path) {
     Fd fd = io::open_read(path);
     Fd direct(checked::open_regular(path, O_RDONLY | O_DIRECT));
     return {path, std::move(fd), std::move(direct)};
-}
-
-i64 BlockFile::size() const {
-    struct stat status {};
-    if (::fstat(fd_.get(), &status) != 0) system_error(path_, "get the status", errno);
-    return status.st_size;
 }
 
 void BlockFile::write(std::span<const std::byte> bytes, i64 offset) const {

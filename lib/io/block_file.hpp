@@ -55,7 +55,6 @@ class BlockFile {
     static BlockFile open_read(const std::string& path);
 
     const std::string& path() const { return path_; }
-    i64 size() const;
     // Writes `bytes` at `offset`. If memory and offset are aligned, the leading multiple of 4096
     // bytes is a direct transfer.
     void write(std::span<const std::byte> bytes, i64 offset) const;

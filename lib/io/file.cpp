@@ -230,10 +230,6 @@ MappedFile& MappedFile::operator=(MappedFile&& other) noexcept {
     return *this;
 }
 
-std::string_view MappedFile::text() const {
-    return {reinterpret_cast<const char*>(data_), static_cast<size_t>(size_)};
-}
-
 // Ignores errors, since madvise() is only advice.
 void MappedFile::advise_will_need(i64 offset, i64 length) const {
     static const i64 page = ::sysconf(_SC_PAGESIZE);

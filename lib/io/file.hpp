@@ -72,7 +72,6 @@ class MappedFile {
     MappedFile(MappedFile&& other) noexcept;
     MappedFile& operator=(MappedFile&& other) noexcept;
     std::span<const std::byte> bytes() const { return {data_, static_cast<size_t>(size_)}; }
-    std::string_view text() const;
     const std::string& path() const { return path_; }
     // Asks the kernel to read the bytes [offset, offset + length) ahead (madvise(2)).
     void advise_will_need(i64 offset, i64 length) const;

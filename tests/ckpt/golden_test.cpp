@@ -3,12 +3,12 @@
 // (docs/checkpoint-format.md).
 #include <cstring>
 
-#include "ckpt/format/safetensors.hpp"
 #include "ckpt/history/generation.hpp"
 #include "ckpt/history/steps.hpp"
 #include "ckpt/support.hpp"
 #include "ckpt/verbs/verify.hpp"
 #include "support/catch.hpp"
+#include "support/safetensors_reader.hpp"
 
 using namespace lm;
 using namespace lm::ckpt;
@@ -22,7 +22,7 @@ const std::string golden = std::string(LM_TEST_DIR) + "/golden/checkpoint";
 TEST_CASE("every tensor of the stored checkpoint has the bits that another reader found") {
     const Checkpoint checkpoint = ckpt::open(golden + "/run");
     CHECK(verify(checkpoint.path(), nullptr).problems.empty());
-    const auto expected = SafetensorsReader::open(golden + "/tensors.safetensors");
+    const auto expected = test::SafetensorsReader::open(golden + "/tensors.safetensors");
     size_t n_compared = 0;
     for (const TensorInfo& tensor : checkpoint.manifest().tensors) {
         for (const SliceKind kind : all_kinds) {

@@ -5,6 +5,7 @@
 
 #include "support.hpp"
 #include "support/catch.hpp"
+#include "support/safetensors_reader.hpp"
 
 using namespace lm;
 using namespace lm::ckpt;
@@ -35,7 +36,7 @@ TEST_CASE("a file of the reference implementation is rewritten byte for byte") {
     const test::ScratchDirectory scratch;
     for (const char* name : {"gpt2_tiny", "gpt2_odd"}) {
         const std::string path = std::string(LM_TEST_DIR) + "/golden/" + name + ".safetensors";
-        const auto reader = SafetensorsReader::open(path);
+        const auto reader = test::SafetensorsReader::open(path);
         auto entries = reader.entries();
         std::reverse(entries.begin(), entries.end());
         const std::string copy = scratch / name;
@@ -49,8 +50,8 @@ TEST_CASE("a file of the reference implementation is rewritten byte for byte") {
         }
         writer.commit();
         CHECK(test::read(copy) == test::read(path));
-        CHECK(writer.header_digest() == digest(SafetensorsReader::open(copy).header_bytes()));
-        CHECK(writer.size() == SafetensorsReader::open(copy).size());
+        CHECK(writer.header_digest() == digest(test::SafetensorsReader::open(copy).header_bytes()));
+        CHECK(writer.size() == test::SafetensorsReader::open(copy).size());
     }
 }
 
@@ -59,7 +60,7 @@ TEST_CASE("safetensors: files without tensors, empty tensors and scalars") {
     auto none = SafetensorsWriter::create(scratch / "none", {}, {});
     none.commit();
     CHECK(test::read(scratch / "none") == file_of("{}      ", 0));
-    CHECK(SafetensorsReader::open(scratch / "none").entries().empty());
+    CHECK(test::SafetensorsReader::open(scratch / "none").entries().empty());
 
     auto writer = SafetensorsWriter::create(
         scratch / "some",
@@ -68,7 +69,7 @@ TEST_CASE("safetensors: files without tensors, empty tensors and scalars") {
     const double value = 2.5;
     writer.append(std::as_bytes(std::span(&value, 1)));
     writer.commit();
-    const auto reader = SafetensorsReader::open(scratch / "some");
+    const auto reader = test::SafetensorsReader::open(scratch / "some");
     REQUIRE(reader.entries().size() == 3);
     CHECK(reader.find("s")->shape.empty());
     CHECK(reader.bytes(*reader.find("s")).size() == 8);

@@ -24,6 +24,7 @@
 #include "convert/hf/fits.hpp"
 #include "io/json.hpp"
 #include "support/catch.hpp"
+#include "support/safetensors_reader.hpp"
 
 using namespace lm;
 using namespace lm::convert;
@@ -39,7 +40,7 @@ const std::string golden = std::string(LM_TEST_DIR) + "/golden/gpt2_odd.safetens
 void write_hf(const std::string& directory, const std::string& prefix,
               const std::vector<std::pair<std::string, std::string>>& renamed = {}) {
     io::make_directories(directory);
-    const auto reader = ckpt::SafetensorsReader::open(golden);
+    const auto reader = test::SafetensorsReader::open(golden);
     std::vector<ckpt::SafetensorsEntry> entries;
     std::map<std::string, std::string> source;
     for (ckpt::SafetensorsEntry entry : reader.entries()) {
@@ -87,7 +88,7 @@ TEST_CASE("Hugging Face -> native: every number is in its place") {
     CHECK(config.hidden_dropout == 0.0);
     CHECK(checkpoint.manifest().counters.iteration == 0);
 
-    const auto reader = ckpt::SafetensorsReader::open(golden);
+    const auto reader = test::SafetensorsReader::open(golden);
     const auto theirs = [&](const std::string& name) {
         const auto bytes = reader.bytes(*reader.find("weight.transformer." + name));
         std::vector<float> values(bytes.size() / 4);

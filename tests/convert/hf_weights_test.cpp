@@ -18,6 +18,7 @@
 #include "convert/hf/to_hf.hpp"
 #include "io/json.hpp"
 #include "support/catch.hpp"
+#include "support/safetensors_reader.hpp"
 
 using namespace lm;
 using namespace lm::convert;
@@ -43,7 +44,7 @@ class Models {
         config.resolve();
         test::save_grid(scratch_ / "a", config, {}, 3, 5);
         to_hf(test::forced_request(scratch_ / "a", hf()), *find_hf_class("hf-llama"));
-        const auto reader = ckpt::SafetensorsReader::open(hf() + "/model.safetensors");
+        const auto reader = test::SafetensorsReader::open(hf() + "/model.safetensors");
         for (const ckpt::SafetensorsEntry& entry : reader.entries()) {
             const auto bytes = reader.bytes(entry);
             tensors[entry.name] = {entry.dtype, entry.shape, {bytes.begin(), bytes.end()}};

@@ -6,11 +6,11 @@
 
 #include "base/error.hpp"
 #include "ckpt/format/index.hpp"
-#include "ckpt/format/safetensors.hpp"
 #include "ckpt/support.hpp"
 #include "convert/hf/files.hpp"
 #include "io/json.hpp"
 #include "support/catch.hpp"
+#include "support/safetensors_reader.hpp"
 
 using namespace lm;
 using namespace lm::convert;
@@ -33,7 +33,7 @@ std::pair<i64, i64> look(const std::vector<std::string>& files, const spec::Mode
     i64 n_tensors = 0;
     i64 n_wrong = 0;
     for (const std::string& path : files) {
-        const auto reader = ckpt::SafetensorsReader::open(path);
+        const auto reader = test::SafetensorsReader::open(path);
         for (size_t at = 0; at < table.size(); ++at) {
             const ckpt::SafetensorsEntry* entry = reader.find(table[at].name);
             if (entry == nullptr) continue;
@@ -68,7 +68,7 @@ TEST_CASE("unshard: one file, several with an index, and replacing one by the ot
     CHECK(one.n_tensors == n_tensors);
     CHECK(one.n_bytes == 4 * spec::count_parameters(config).total());
     CHECK(look(one.files, config) == std::pair{n_tensors, i64{0}});
-    const auto reader = ckpt::SafetensorsReader::open(out);
+    const auto reader = test::SafetensorsReader::open(out);
     REQUIRE(reader.metadata().size() == 3);
     CHECK(io::parse_json(reader.metadata()[2].second, out).at("vocab_size") == 101);
 
@@ -87,7 +87,7 @@ TEST_CASE("unshard: one file, several with an index, and replacing one by the ot
     CHECK(look(many.files, config) == std::pair{n_tensors, i64{0}});
     for (const auto& [name, file] : index.at("weight_map").items()) {
         const auto shard =
-            ckpt::SafetensorsReader::open(scratch / ("out/" + file.get<std::string>()));
+            test::SafetensorsReader::open(scratch / ("out/" + file.get<std::string>()));
         CHECK(shard.find(name) != nullptr);
     }
     CHECK_THAT(test::error_of([&] { unsharded(step, out); }, Exit::usage),
@@ -103,7 +103,7 @@ TEST_CASE("unshard: element types; invalid requests are refused") {
     const ckpt::Checkpoint step = step_of(scratch / "c", config);
     const std::string out = scratch / "m.safetensors";
     unsharded(step, out, 1 << 30, false, DType::bf16);
-    const auto reader = ckpt::SafetensorsReader::open(out);
+    const auto reader = test::SafetensorsReader::open(out);
     const auto bytes = reader.bytes(*reader.find("layers.1.mlp.up.weight"));
     const auto wanted = step.load_fp32("layers.1.mlp.up.weight", ckpt::SliceKind::weight);
     REQUIRE(bytes.size() == 2 * wanted.size());

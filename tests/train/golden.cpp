@@ -11,7 +11,7 @@ namespace lm::test {
 namespace {
 
 template <typename T>
-std::vector<T> typed(const ckpt::SafetensorsReader& file, const std::string& entry) {
+std::vector<T> typed(const SafetensorsReader& file, const std::string& entry) {
     const ckpt::SafetensorsEntry* found = file.find(entry);
     if (!found) throw std::runtime_error("golden file lacks " + entry);
     const auto bytes = file.bytes(*found);
@@ -47,8 +47,8 @@ constexpr LayerName layer_names[] = {
 }  // namespace
 
 Golden::Golden(const std::string& name)
-    : file_(ckpt::SafetensorsReader::open(std::string(LM_TEST_DIR) + "/golden/" + name +
-                                          ".safetensors")) {}
+    : file_(
+          SafetensorsReader::open(std::string(LM_TEST_DIR) + "/golden/" + name + ".safetensors")) {}
 
 std::vector<i64> Golden::shape(const std::string& entry) const {
     return file_.find(entry)->shape;

@@ -6,8 +6,8 @@
 #include <string>
 #include <vector>
 
-#include "ckpt/format/safetensors.hpp"
 #include "data/sampling/loader.hpp"
+#include "support/safetensors_reader.hpp"
 #include "train/step/trainer.hpp"
 
 namespace lm::test {
@@ -30,7 +30,7 @@ class Golden {
     data::Batch batch_of(const std::vector<i32>& tokens, i64 first,
                          const data::BatchOptions& options) const;
     std::vector<i32> ints(const std::string& entry) const;
-    ckpt::SafetensorsReader file_;
+    SafetensorsReader file_;
 };
 
 struct NamedView {

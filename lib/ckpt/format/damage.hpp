@@ -47,6 +47,8 @@ auto parsed(const std::string& path, const Parse& parse) {
 }
 
 // Returns the text of a manifest or an index part. Throws DamageError when it is too large.
-std::string read_step_file(const std::string& path);
+inline std::string read_step_file(const std::string& path) {
+    return parsed(path, [&] { return io::read_json_text(path); });
+}
 
 }  // namespace lm::ckpt

@@ -10,35 +10,6 @@
 #include "io/json.hpp"
 
 namespace lm::ckpt {
-
-SafetensorsReader SafetensorsReader::open(const std::string& path) {
-    auto file = io::MappedFile::open(path);
-    const auto size = static_cast<i64>(file.bytes().size());
-    SafetensorsHeader header = parse_safetensors_header(file.bytes(), size, path);
-    return {std::move(file), std::move(header)};
-}
-
-// by_name_ points into the names of header_.entries. These names keep their addresses when the
-// reader is moved.
-SafetensorsReader::SafetensorsReader(io::MappedFile file, SafetensorsHeader header)
-    : file_(std::move(file)), header_(std::move(header)) {
-    for (size_t i = 0; i < header_.entries.size(); ++i) by_name_[header_.entries[i].name] = i;
-}
-
-const SafetensorsEntry* SafetensorsReader::find(std::string_view name) const {
-    const auto found = by_name_.find(name);
-    return found == by_name_.end() ? nullptr : &header_.entries[found->second];
-}
-
-std::span<const std::byte> SafetensorsReader::bytes(const SafetensorsEntry& entry) const {
-    return file_.bytes().subspan(static_cast<size_t>(header_.data_start + entry.begin),
-                                 static_cast<size_t>(entry.end - entry.begin));
-}
-
-std::span<const std::byte> SafetensorsReader::header_bytes() const {
-    return file_.bytes().first(static_cast<size_t>(header_.data_start));
-}
-
 namespace {
 
 // A chunk of this size is hashed, then written while it is still in the CPU cache.

@@ -1,12 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// Reads and writes safetensors files: the length of the header, a JSON header, the bytes of the
-// tensors without gaps. The reader refuses a file that the format does not allow. The writer writes
-// the same bytes as the reference implementation (tensors ordered by alignment, then name; header
-// padded to a multiple of 8), without keeping the tensors in memory. Format:
-// https://github.com/huggingface/safetensors
+// Writes safetensors files: the length of the header, a JSON header, the bytes of the tensors
+// without gaps. Writes the same bytes as the reference implementation (tensors ordered by
+// alignment, then name; header padded to a multiple of 8), without keeping the tensors in memory.
+// Format: https://github.com/huggingface/safetensors
 #pragma once
 
-#include <map>
 #include <span>
 #include <string>
 #include <string_view>
@@ -16,7 +14,6 @@
 #include "ckpt/format/safetensors_header.hpp"
 #include "io/atomic.hpp"
 #include "io/block_file.hpp"
-#include "io/file.hpp"
 
 namespace lm::ckpt {
 
@@ -24,25 +21,6 @@ namespace lm::ckpt {
 // multiple of `alignment`.
 std::string safetensors_header(const std::vector<SafetensorsEntry>& entries,
                                const Metadata& metadata, i64 alignment);
-
-class SafetensorsReader {
-  public:
-    // Maps the file and parses its header. Throws the errors of parse_safetensors_header().
-    static SafetensorsReader open(const std::string& path);
-    const std::string& path() const { return file_.path(); }
-    const Metadata& metadata() const { return header_.metadata; }
-    const std::vector<SafetensorsEntry>& entries() const { return header_.entries; }
-    const SafetensorsEntry* find(std::string_view name) const;
-    std::span<const std::byte> bytes(const SafetensorsEntry& entry) const;
-    std::span<const std::byte> header_bytes() const;
-    i64 size() const { return static_cast<i64>(file_.bytes().size()); }
-
-  private:
-    SafetensorsReader(io::MappedFile file, SafetensorsHeader header);
-    io::MappedFile file_;
-    SafetensorsHeader header_;
-    std::map<std::string_view, size_t> by_name_;
-};
 
 // Writes a file. Entries are declared first. Their data is then appended in the order of entries(),
 // in parts of any size.
