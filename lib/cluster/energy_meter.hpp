@@ -15,7 +15,6 @@ namespace lm::cluster {
 // The energy that the processors, the memory and the GPUs of a host used, in joules.
 struct EnergyUse {
     double cpu_j = 0, memory_j = 0, gpu_j = 0;
-    double total_j() const { return cpu_j + memory_j + gpu_j; }
 };
 
 class EnergyMeter {

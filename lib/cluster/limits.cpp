@@ -45,35 +45,6 @@ void add_rlimit(std::vector<Limit>& limits, const std::string& key, const std::s
     limits.push_back({key + "_hard", what + ", hard", is_bytes, value(limit.rlim_max)});
 }
 
-void add_huge_pages(std::vector<Limit>& limits) {
-    std::istringstream lines(text_of("/proc/meminfo").value_or(""));
-    for (std::string line; std::getline(lines, line);) {
-        std::istringstream words(line);
-        std::string name;
-        i64 value = 0;
-        if (!(words >> name >> value)) continue;
-        if (name == "HugePages_Total:") {
-            limits.push_back({"hugepages", "huge pages", false, value});
-        } else if (name == "HugePages_Free:") {
-            limits.push_back({"hugepages_free", "huge pages free", false, value});
-        } else if (name == "Hugepagesize:") {
-            limits.push_back({"hugepage_size", "size of a huge page", true, value * 1024});
-        }
-    }
-}
-
-// Returns NUMBER from the line "KEY NUMBER" of a file such as /proc/meminfo or memory.stat.
-std::optional<i64> keyed_number(const std::string& path, const std::string& key) {
-    std::istringstream lines(text_of(path).value_or(""));
-    for (std::string line; std::getline(lines, line);) {
-        std::istringstream words(line);
-        std::string name;
-        i64 value = 0;
-        if (words >> name >> value && name == key) return value;
-    }
-    return std::nullopt;
-}
-
 // A limit of at least this value means no limit. Control groups of version 1 report the absence of
 // a limit as LONG_MAX rounded down to pages.
 constexpr i64 no_limit = i64{1} << 60;
@@ -122,6 +93,17 @@ std::optional<i64> lowest_limit(const std::string& root, std::string path, const
 }
 
 }  // namespace
+
+std::optional<i64> keyed_number(const std::string& path, const std::string& key) {
+    std::istringstream lines(text_of(path).value_or(""));
+    for (std::string line; std::getline(lines, line);) {
+        std::istringstream words(line);
+        std::string name;
+        i64 value = 0;
+        if (words >> name >> value && name == key) return value;
+    }
+    return std::nullopt;
+}
 
 CgroupPaths parse_cgroup(std::string_view text) {
     CgroupPaths paths;
@@ -204,7 +186,14 @@ std::vector<Limit> read_limits() {
     add_rlimit(limits, "memlock", "locked memory", RLIMIT_MEMLOCK, true);
     add_rlimit(limits, "nofile", "open files", RLIMIT_NOFILE, false);
     add_rlimit(limits, "nproc", "processes of the user", RLIMIT_NPROC, false);
-    add_huge_pages(limits);
+    const auto add_pages = [&limits](const char* name, const char* key, const char* what,
+                                     bool is_bytes) {
+        const std::optional<i64> value = keyed_number("/proc/meminfo", name);
+        if (value) limits.push_back({key, what, is_bytes, is_bytes ? *value * 1024 : *value});
+    };
+    add_pages("HugePages_Total:", "hugepages", "huge pages", false);
+    add_pages("HugePages_Free:", "hugepages_free", "huge pages free", false);
+    add_pages("Hugepagesize:", "hugepage_size", "size of a huge page", true);
     limits.push_back({"cgroup_memory", "memory of the control group", true, cgroup_memory_limit()});
     const auto add_file = [&limits](const char* key, const char* what, bool is_bytes,
                                     const char* path) {

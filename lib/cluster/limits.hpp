@@ -23,6 +23,10 @@ struct Limit {
 // Returns the limits of this host and process. Limits that the system does not report are omitted.
 std::vector<Limit> read_limits();
 
+// Returns NUMBER from the line "KEY NUMBER" of a file such as /proc/meminfo or memory.stat; nullopt
+// when the file has no such line.
+std::optional<i64> keyed_number(const std::string& path, const std::string& key);
+
 // Returns the lowest memory limit, in bytes, of this process's control group and the groups above
 // it; nullopt when no group has a limit.
 std::optional<i64> cgroup_memory_limit();

@@ -32,14 +32,7 @@ constexpr double directory_limit_s = 3;  // a longer time is a problem
 
 // Returns VALUE from the line "NAME: VALUE kB" of /proc/meminfo; 0 when the file has no such line.
 i64 meminfo(const std::string& name) {
-    std::istringstream lines(io::read_file("/proc/meminfo"));
-    std::string key;
-    i64 value = 0;
-    for (std::string line; std::getline(lines, line);) {
-        std::istringstream words(line);
-        if (words >> key >> value && key == name + ":") return value;
-    }
-    return 0;
+    return keyed_number("/proc/meminfo", name + ":").value_or(0);
 }
 
 std::optional<i64> soft_limit(__rlimit_resource resource) {
@@ -176,46 +169,28 @@ std::vector<GpuSample> sample_gpus(const std::string& library) {
     return gpus;
 }
 
-io::OrderedJson gpu_json(const GpuSample& gpu) {
-    const auto number = [](const auto& value) {
-        return value ? io::OrderedJson(*value) : io::OrderedJson();
-    };
-    return {{"name", gpu.name},
-            {"temperature_c", number(gpu.sensors.temperature_c)},
-            {"uncorrected_ecc_errors", number(gpu.sensors.uncorrected_ecc_errors)},
-            {"sm_mhz", number(gpu.sensors.sm_mhz)},
-            {"max_sm_mhz", number(gpu.sensors.max_sm_mhz)},
-            {"power_w", number(gpu.sensors.power_w)},
-            {"tflops", gpu.tflops}};
-}
-
-template <typename Value>
-std::optional<Value> optional_number(const io::Json& json, const char* key,
-                                     const std::string& source) {
-    if (!json.contains(key) || json[key].is_null()) return std::nullopt;
-    return io::json_get<Value>(json, key, source);
-}
-
-GpuSample gpu_from_json(const io::Json& json, const std::string& source) {
-    GpuSample gpu{.name = io::json_get<std::string>(json, "name", source)};
-    gpu.tflops = io::json_get<double>(json, "tflops", source);
-    GpuSensors& sensors = gpu.sensors;
-    sensors.temperature_c = optional_number<i64>(json, "temperature_c", source);
-    sensors.uncorrected_ecc_errors = optional_number<i64>(json, "uncorrected_ecc_errors", source);
-    sensors.sm_mhz = optional_number<i64>(json, "sm_mhz", source);
-    sensors.max_sm_mhz = optional_number<i64>(json, "max_sm_mhz", source);
-    sensors.power_w = optional_number<double>(json, "power_w", source);
-    return gpu;
-}
-
-io::OrderedJson limit_json(const std::optional<i64>& limit) {
-    return limit ? io::OrderedJson(*limit) : io::OrderedJson();
-}
-
-std::optional<i64> limit_from(const io::Json& json, const char* key, const std::string& source) {
-    const i64 value = io::json_get_or<i64>(json, key, -1, source);
-    return value < 0 ? std::nullopt : std::optional(value);
-}
+constexpr std::tuple sensor_fields{
+    std::pair{"temperature_c", &GpuSensors::temperature_c},
+    std::pair{"uncorrected_ecc_errors", &GpuSensors::uncorrected_ecc_errors},
+    std::pair{"sm_mhz", &GpuSensors::sm_mhz}, std::pair{"max_sm_mhz", &GpuSensors::max_sm_mhz},
+    std::pair{"power_w", &GpuSensors::power_w}};
+constexpr std::tuple directory_fields{std::pair{"path", &DirectorySample::path},
+                                      std::pair{"problem", &DirectorySample::problem},
+                                      std::pair{"available", &DirectorySample::available},
+                                      std::pair{"inode_use", &DirectorySample::inode_use},
+                                      std::pair{"seconds", &DirectorySample::seconds}};
+constexpr std::tuple node_fields{std::pair{"host", &NodeSample::host},
+                                 std::pair{"clock_skew_s", &NodeSample::clock_skew_s},
+                                 std::pair{"memory", &NodeSample::memory},
+                                 std::pair{"available", &NodeSample::available},
+                                 std::pair{"swap_used", &NodeSample::swap_used},
+                                 std::pair{"huge_pages_free", &NodeSample::huge_pages_free},
+                                 std::pair{"open_files", &NodeSample::open_files},
+                                 std::pair{"locked_memory", &NodeSample::locked_memory},
+                                 std::pair{"cpu_mhz", &NodeSample::cpu_mhz},
+                                 std::pair{"gflops", &NodeSample::gflops},
+                                 std::pair{"copy_gbps", &NodeSample::copy_gbps},
+                                 std::pair{"network_gbps", &NodeSample::network_gbps}};
 
 }  // namespace
 
@@ -239,57 +214,33 @@ NodeSample sample_node(const std::vector<std::string>& directories, const std::s
 }
 
 io::OrderedJson to_json(const NodeSample& sample) {
-    io::OrderedJson directories = io::OrderedJson::array();
+    io::OrderedJson json{{"kind", "node"}};
+    json.update(io::object_of(sample, node_fields));
+    json["directories"] = io::OrderedJson::array();
     for (const DirectorySample& directory : sample.directories) {
-        directories.push_back({{"path", directory.path},
-                               {"problem", directory.problem},
-                               {"available", directory.available},
-                               {"inode_use", directory.inode_use},
-                               {"seconds", directory.seconds}});
+        json["directories"].push_back(io::object_of(directory, directory_fields));
     }
-    io::OrderedJson gpus = io::OrderedJson::array();
-    for (const GpuSample& gpu : sample.gpus) gpus.push_back(gpu_json(gpu));
-    return {{"kind", "node"},
-            {"host", sample.host},
-            {"clock_skew_s", sample.clock_skew_s},
-            {"memory", sample.memory},
-            {"available", sample.available},
-            {"swap_used", sample.swap_used},
-            {"huge_pages_free", sample.huge_pages_free},
-            {"open_files", limit_json(sample.open_files)},
-            {"locked_memory", limit_json(sample.locked_memory)},
-            {"cpu_mhz", sample.cpu_mhz},
-            {"gflops", sample.gflops},
-            {"copy_gbps", sample.copy_gbps},
-            {"network_gbps", sample.network_gbps},
-            {"directories", directories},
-            {"gpus", gpus}};
+    json["gpus"] = io::OrderedJson::array();
+    for (const GpuSample& gpu : sample.gpus) {
+        io::OrderedJson& object = json["gpus"].emplace_back(io::OrderedJson{{"name", gpu.name}});
+        object.update(io::object_of(gpu.sensors, sensor_fields));
+        object["tflops"] = gpu.tflops;
+    }
+    return json;
 }
 
 NodeSample node_sample_from_json(const io::Json& json, const std::string& source) {
-    NodeSample sample{.host = io::json_get<std::string>(json, "host", source),
-                      .clock_skew_s = io::json_get<double>(json, "clock_skew_s", source),
-                      .memory = io::json_get<i64>(json, "memory", source),
-                      .available = io::json_get<i64>(json, "available", source),
-                      .swap_used = io::json_get<i64>(json, "swap_used", source),
-                      .huge_pages_free = io::json_get<i64>(json, "huge_pages_free", source),
-                      .open_files = limit_from(json, "open_files", source),
-                      .locked_memory = limit_from(json, "locked_memory", source),
-                      .cpu_mhz = io::json_get<double>(json, "cpu_mhz", source),
-                      .gflops = io::json_get<double>(json, "gflops", source),
-                      .copy_gbps = io::json_get<double>(json, "copy_gbps", source),
-                      .network_gbps = io::json_get<double>(json, "network_gbps", source)};
+    NodeSample sample;
+    io::read_object(sample, json, node_fields, source);
     for (const io::Json& directory :
          io::json_get<std::vector<io::Json>>(json, "directories", source)) {
-        sample.directories.push_back(
-            {.path = io::json_get<std::string>(directory, "path", source),
-             .problem = io::json_get<std::string>(directory, "problem", source),
-             .available = io::json_get<i64>(directory, "available", source),
-             .inode_use = io::json_get<double>(directory, "inode_use", source),
-             .seconds = io::json_get<double>(directory, "seconds", source)});
+        io::read_object(sample.directories.emplace_back(), directory, directory_fields, source);
     }
-    for (const io::Json& gpu : io::json_get<std::vector<io::Json>>(json, "gpus", source)) {
-        sample.gpus.push_back(gpu_from_json(gpu, source));
+    for (const io::Json& object : io::json_get<std::vector<io::Json>>(json, "gpus", source)) {
+        GpuSample& gpu = sample.gpus.emplace_back();
+        gpu.name = io::json_get<std::string>(object, "name", source);
+        gpu.tflops = io::json_get<double>(object, "tflops", source);
+        io::read_object(gpu.sensors, object, sensor_fields, source);
     }
     return sample;
 }

@@ -7,8 +7,12 @@
 #include <concepts>
 #include <limits>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <string>
 #include <string_view>
+#include <tuple>
+#include <type_traits>
+#include <utility>
 #include <vector>
 
 #include "base/error.hpp"
@@ -67,6 +71,10 @@ template <typename T>
 struct IsVector : std::false_type {};
 template <typename T>
 struct IsVector<std::vector<T>> : std::true_type {};
+template <typename T>
+struct IsOptional : std::false_type {};
+template <typename T>
+struct IsOptional<std::optional<T>> : std::true_type {};
 
 }  // namespace json_detail
 
@@ -121,6 +129,43 @@ T json_get_or(const Json& object, const std::string& key, T fallback, const std:
     const Json* value = json_detail::find(object, key, path);
     if (!value || value->is_null()) return fallback;
     return json_as<T>(*value, json_detail::quoted(key), path);
+}
+
+// A struct S as a JSON object. `fields` is a tuple of pairs {"key", &S::member}. A member without a
+// value (std::optional) is null.
+template <typename S, typename... Fields>
+OrderedJson object_of(const S& value, const std::tuple<Fields...>& fields) {
+    OrderedJson object = OrderedJson::object();
+    const auto put = [&](const auto& field) {
+        const auto& member = value.*field.second;
+        if constexpr (json_detail::IsOptional<std::remove_cvref_t<decltype(member)>>::value) {
+            object[field.first] = member ? OrderedJson(*member) : OrderedJson();
+        } else {
+            object[field.first] = member;
+        }
+    };
+    std::apply([&](const auto&... field) { (put(field), ...); }, fields);
+    return object;
+}
+
+// Sets the members of `value` to the values of their keys. Throws as json_get() does; only a key of
+// a std::optional may be missing.
+template <typename S, typename... Fields>
+void read_object(S& value, const Json& object, const std::tuple<Fields...>& fields,
+                 const std::string& path) {
+    const auto read = [&](const auto& field) {
+        auto& member = value.*field.second;
+        using T = std::remove_cvref_t<decltype(member)>;
+        if constexpr (json_detail::IsOptional<T>::value) {
+            const Json* found = json_detail::find(object, field.first, path);
+            member.reset();
+            if (found && !found->is_null())
+                member = json_get<typename T::value_type>(object, field.first, path);
+        } else {
+            member = json_get<T>(object, field.first, path);
+        }
+    };
+    std::apply([&](const auto&... field) { (read(field), ...); }, fields);
 }
 
 }  // namespace lm::io

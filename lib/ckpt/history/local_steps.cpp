@@ -19,6 +19,12 @@
 namespace lm::ckpt {
 namespace {
 
+constexpr std::tuple local_step_fields{
+    std::pair{"holder", &LocalStep::holder}, std::pair{"step", &LocalStep::step},
+    std::pair{"digest", &LocalStep::digest}, std::pair{"generation", &LocalStep::generation},
+    std::pair{"run_id", &LocalStep::run_id}, std::pair{"n_parts", &LocalStep::n_parts},
+    std::pair{"parts", &LocalStep::parts}};
+
 // Returns whether the files of index part `part` are in the directory `path`. Reads the part, and
 // the sizes of its data files.
 bool holds(const std::string& path, i64 part, i64 n_parts, const std::string& manifest) {
@@ -70,25 +76,14 @@ std::vector<LocalStep> local_steps_in(const std::string& directory, int holder) 
 }
 
 std::string text_of(const LocalStep& step) {
-    return io::json_line({{"holder", step.holder},
-                          {"step", step.step},
-                          {"digest", step.digest},
-                          {"generation", step.generation},
-                          {"run_id", step.run_id},
-                          {"n_parts", step.n_parts},
-                          {"parts", step.parts}});
+    return io::json_line(io::object_of(step, local_step_fields));
 }
 
 LocalStep parse_local_step(std::string_view text) {
     const std::string name = "a local step";
-    const io::Json object = io::parse_json(text, name);
-    return {.holder = io::json_get<int>(object, "holder", name),
-            .step = io::json_get<i64>(object, "step", name),
-            .digest = io::json_get<std::string>(object, "digest", name),
-            .generation = io::json_get<i64>(object, "generation", name),
-            .run_id = io::json_get<std::string>(object, "run_id", name),
-            .n_parts = io::json_get<i64>(object, "n_parts", name),
-            .parts = io::json_get<std::vector<i64>>(object, "parts", name)};
+    LocalStep step;
+    io::read_object(step, io::parse_json(text, name), local_step_fields, name);
+    return step;
 }
 
 std::optional<Tip> newest_tip(const std::string& directory) {

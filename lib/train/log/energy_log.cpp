@@ -14,6 +14,7 @@
 #include "base/launcher.hpp"
 #include "base/log.hpp"
 #include "ckpt/format/manifest.hpp"
+#include "cluster/limits.hpp"
 #include "io/file.hpp"
 #include "parallel/hosts.hpp"
 #include "parallel/together.hpp"
@@ -50,13 +51,7 @@ std::string processor_name() {
 
 // Returns the value of `name` in /proc/meminfo in bytes; 0 when /proc/meminfo does not have it.
 double meminfo_bytes(const std::string& name) {
-    std::istringstream lines(io::read_file("/proc/meminfo"));
-    for (std::string line; std::getline(lines, line);) {
-        if (line.starts_with(name + ":")) {
-            return 1024 * std::strtod(line.c_str() + name.size() + 1, nullptr);
-        }
-    }
-    return 0;
+    return 1024 * as_double(cluster::keyed_number("/proc/meminfo", name + ":").value_or(0));
 }
 
 // Returns the busy time and the whole time of all cores since boot, in ticks. Reads the first line

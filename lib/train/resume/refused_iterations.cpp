@@ -20,20 +20,14 @@
 namespace lm::train {
 namespace {
 
-io::OrderedJson json_of(const RefusedRange& range) {
-    return {{"first", range.first},
-            {"last", range.last},
-            {"rolled_back", range.rolled_back},
-            {"spike", range.spike},
-            {"in_a_row", range.in_a_row}};
-}
+constexpr std::tuple range_fields{
+    std::pair{"first", &RefusedRange::first}, std::pair{"last", &RefusedRange::last},
+    std::pair{"rolled_back", &RefusedRange::rolled_back}, std::pair{"spike", &RefusedRange::spike},
+    std::pair{"in_a_row", &RefusedRange::in_a_row}};
 
 RefusedRange range_from(const io::Json& object, const std::string& path) {
-    const RefusedRange range{.first = io::json_get<i64>(object, "first", path),
-                             .last = io::json_get<i64>(object, "last", path),
-                             .rolled_back = io::json_get<bool>(object, "rolled_back", path),
-                             .spike = io::json_get<bool>(object, "spike", path),
-                             .in_a_row = io::json_get<i64>(object, "in_a_row", path)};
+    RefusedRange range;
+    io::read_object(range, object, range_fields, path);
     if (range.first > 0 && range.first <= range.last && range.in_a_row >= 0) return range;
     fail(Exit::failure, path,
          "corrupt: a range has the iterations {} to {} and {} refused steps in a row", range.first,
@@ -77,7 +71,7 @@ std::string file_of_run(const std::string& directory) {
 
 io::OrderedJson list_of(const std::vector<RefusedRange>& ranges) {
     io::OrderedJson list = io::OrderedJson::array();
-    for (const RefusedRange& each : ranges) list.push_back(json_of(each));
+    for (const RefusedRange& each : ranges) list.push_back(io::object_of(each, range_fields));
     return list;
 }
 

@@ -29,49 +29,26 @@
 namespace lm::train {
 namespace {
 
-io::OrderedJson counters_json(const optim::Counters& counters) {
-    return {{"iteration", counters.iteration},
-            {"samples", counters.samples},
-            {"tokens", counters.tokens}};
-}
+constexpr std::tuple counter_fields{std::pair{"iteration", &optim::Counters::iteration},
+                                    std::pair{"samples", &optim::Counters::samples},
+                                    std::pair{"tokens", &optim::Counters::tokens}};
 
-optim::Counters counters_from(const io::Json& object, const std::string& path) {
-    return {.iteration = io::json_get<i64>(object, "iteration", path),
-            .samples = io::json_get<i64>(object, "samples", path),
-            .tokens = io::json_get<i64>(object, "tokens", path)};
-}
+using metrics::IntervalSums;
+constexpr std::tuple interval_fields{std::pair{"iterations", &IntervalSums::n},
+                                     std::pair{"stepped", &IntervalSums::stepped},
+                                     std::pair{"not_finite", &IntervalSums::not_finite},
+                                     std::pair{"loss", &IntervalSums::loss},
+                                     std::pair{"elapsed_s", &IntervalSums::elapsed_s},
+                                     std::pair{"samples", &IntervalSums::samples},
+                                     std::pair{"tokens", &IntervalSums::tokens},
+                                     std::pair{"flops", &IntervalSums::flops},
+                                     std::pair{"model_flops", &IntervalSums::model_flops}};
 
-io::OrderedJson interval_json(const metrics::IntervalSums& sums) {
-    return {
-        {"iterations", sums.n},  {"stepped", sums.stepped},     {"not_finite", sums.not_finite},
-        {"loss", sums.loss},     {"elapsed_s", sums.elapsed_s}, {"samples", sums.samples},
-        {"tokens", sums.tokens}, {"flops", sums.flops},         {"model_flops", sums.model_flops}};
-}
-
-metrics::IntervalSums interval_from(const io::Json& object, const std::string& path) {
-    const auto number = [&](const char* key) { return io::json_get<double>(object, key, path); };
-    return {.n = io::json_get<i64>(object, "iterations", path),
-            .stepped = io::json_get<i64>(object, "stepped", path),
-            .not_finite = io::json_get<i64>(object, "not_finite", path),
-            .loss = number("loss"),
-            .elapsed_s = number("elapsed_s"),
-            .samples = number("samples"),
-            .tokens = number("tokens"),
-            .flops = number("flops"),
-            .model_flops = number("model_flops")};
-}
-
-io::OrderedJson loss_scale_json(const optim::LossScaleState& state) {
-    return {{"scale", state.scale},
-            {"steps_since_overflow", state.steps_since_overflow},
-            {"hysteresis_left", state.hysteresis_left}};
-}
-
-optim::LossScaleState loss_scale_from(const io::Json& object, const std::string& path) {
-    return {.scale = io::json_get<double>(object, "scale", path),
-            .steps_since_overflow = io::json_get<i64>(object, "steps_since_overflow", path),
-            .hysteresis_left = io::json_get<i64>(object, "hysteresis_left", path)};
-}
+using optim::LossScaleState;
+constexpr std::tuple loss_scale_fields{
+    std::pair{"scale", &LossScaleState::scale},
+    std::pair{"steps_since_overflow", &LossScaleState::steps_since_overflow},
+    std::pair{"hysteresis_left", &LossScaleState::hysteresis_left}};
 
 constexpr std::string_view start_of_scale = "initial_loss_scale";
 
@@ -108,13 +85,16 @@ Progress resume(const RunConfig& config, const ckpt::Checkpoint& checkpoint, Tra
                       .loaded = ckpt::tip_of(manifest)};
     const io::Json state = io::parse_json(manifest.state, checkpoint.path());
     const auto stepped = state.find("stepped");
-    progress.stepped =
-        stepped == state.end() ? progress.done : counters_from(*stepped, checkpoint.path());
-    if (const auto scale = state.find("loss_scale"); scale != state.end() && with_optimizer) {
-        restore_scale(config, state, loss_scale_from(*scale, checkpoint.path()), trainer);
+    progress.stepped = progress.done;
+    if (stepped != state.end())
+        io::read_object(progress.stepped, *stepped, counter_fields, checkpoint.path());
+    if (const auto found = state.find("loss_scale"); found != state.end() && with_optimizer) {
+        LossScaleState scale;
+        io::read_object(scale, *found, loss_scale_fields, checkpoint.path());
+        restore_scale(config, state, scale, trainer);
     }
     if (const auto interval = state.find("interval"); interval != state.end()) {
-        progress.interval = interval_from(*interval, checkpoint.path());
+        io::read_object(progress.interval, *interval, interval_fields, checkpoint.path());
     }
     if (const auto guard = state.find("guard"); guard != state.end()) {
         progress.guard = guard_memory_from(*guard, checkpoint.path());
@@ -395,13 +375,13 @@ ckpt::SaveInfo save_info(const RunConfig& config, const Trainer& trainer, const 
                          const io::OrderedJson& data) {
     io::Json state{{"schedule", training_json(config)},
                    {"data", data},
-                   {"stepped", counters_json(progress.stepped)},
-                   {"interval", interval_json(progress.interval)},
+                   {"stepped", io::object_of(progress.stepped, counter_fields)},
+                   {"interval", io::object_of(progress.interval, interval_fields)},
                    {"guard", to_json(progress.guard)}};
     // A fixed scale is not saved, because a flag sets it. A later run with a dynamic scale starts
     // from its own --initial-loss-scale.
     if (trainer.loss_scaler().dynamic()) {
-        state["loss_scale"] = loss_scale_json(trainer.loss_scaler().state());
+        state["loss_scale"] = io::object_of(trainer.loss_scaler().state(), loss_scale_fields);
     }
     return {.model = config.trainer.model,
             .parallel = config.trainer.parallel,
