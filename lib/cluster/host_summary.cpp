@@ -8,8 +8,8 @@
 #include <map>
 
 #include "base/error.hpp"
+#include "base/host_list.hpp"
 #include "base/units.hpp"
-#include "cluster/host_list.hpp"
 #include "io/json.hpp"
 
 namespace lm::cluster {

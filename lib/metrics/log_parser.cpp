@@ -11,8 +11,8 @@
 #include <string>
 #include <utility>
 
+#include "base/host_list.hpp"
 #include "io/json.hpp"
-#include "metrics/host_count.hpp"
 #include "metrics/log_labels.hpp"
 
 namespace lm::metrics {
@@ -429,7 +429,8 @@ std::optional<T> number_in(const io::Json& json, const char* key) {
 i64 n_hosts_of(const io::Json& json) {
     const auto at = json.find("nodes");
     if (at == json.end() || !at->is_string()) return 0;
-    return count_hosts(at->get_ref<const std::string&>());
+    const auto hosts = expand_hosts(at->get_ref<const std::string&>());
+    return hosts ? std::ssize(*hosts) : 0;
 }
 
 // Returns the event of this kind: a start, a resume, a save, a stop, ...

@@ -2,7 +2,7 @@
 // The summary of the hosts' JSON lines: hosts that share a finding are in one line.
 #include <sstream>
 
-#include "cluster/host_list.hpp"
+#include "base/host_list.hpp"
 #include "cluster/host_summary.hpp"
 #include "support/catch.hpp"
 
@@ -126,8 +126,9 @@ TEST_CASE("lists of hosts are expanded") {
     CHECK(*expand_hosts("login") == Names{"login"});
     CHECK(*expand_hosts("n[09-11,7],x") == Names{"n09", "n10", "n11", "n7", "x"});
     CHECK(*expand_hosts("r[1-2]n[1-2]") == Names{"r1n1", "r1n2", "r2n1", "r2n2"});
+    CHECK(expand_hosts("r[1-2]n[01-10]")->size() == 20);
     for (const char* wrong :
-         {"", "a,", "n[", "n[1", "n]", "n[x]", "n[1-]", "n[5-1]", "n[1-2000000]"}) {
+         {"", ",", "a,", "n[", "n[]", "n[1", "n]", "n[x]", "n[1-]", "n[5-1]", "n[1-2000000]"}) {
         CHECK_FALSE(expand_hosts(wrong));
     }
 }

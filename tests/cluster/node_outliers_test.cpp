@@ -6,7 +6,7 @@
 #include <chrono>
 #include <thread>
 
-#include "cluster/host_list.hpp"
+#include "base/host_list.hpp"
 #include "io/fault.hpp"
 #include "io/json.hpp"
 #include "support/catch.hpp"

@@ -4,11 +4,12 @@
 #include <string>
 #include <string_view>
 
-#include "cluster/host_list.hpp"
+#include "base/host_list.hpp"
 #include "cluster/limits.hpp"
 #include "cluster/processes.hpp"
 #include "cluster/shared_memory.hpp"
 
+using namespace lm;
 using namespace lm::cluster;
 
 extern "C" int LLVMFuzzerTestOneInput(const unsigned char* data, size_t size) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "cluster/host_list.hpp"
+#include "base/host_list.hpp"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -13,7 +13,7 @@
 
 #include "base/types.hpp"
 
-namespace lm::cluster {
+namespace lm {
 namespace {
 
 // A host name, divided into its prefix and the number at its end. host_list() merges names with the
@@ -142,4 +142,4 @@ std::optional<std::vector<std::string>> expand_hosts(std::string_view list) {
     return hosts;
 }
 
-}  // namespace lm::cluster
+}  // namespace lm

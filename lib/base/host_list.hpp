@@ -7,7 +7,7 @@
 #include <string_view>
 #include <vector>
 
-namespace lm::cluster {
+namespace lm {
 
 // Returns the hosts in the syntax of Slurm's node lists, such as "n[003-007,012],login". Writes at
 // most `max_runs` runs of consecutive numbers, then " and N more" for the other hosts.
@@ -17,4 +17,4 @@ std::string host_list(const std::vector<std::string>& hosts, size_t max_runs = 4
 // the list is not valid or has more than a million hosts.
 std::optional<std::vector<std::string>> expand_hosts(std::string_view list);
 
-}  // namespace lm::cluster
+}  // namespace lm
