@@ -18,9 +18,7 @@
 #include "base/units.hpp"
 #include "cli/signals.hpp"
 #include "cli/terminal.hpp"
-#include "node.hpp"
-#include "render.hpp"
-#include "summary.hpp"
+#include "parts.hpp"
 
 namespace lm::shmcheck {
 namespace {

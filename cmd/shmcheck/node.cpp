@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "node.hpp"
+#include "parts.hpp"
 
 #include <fmt/format.h>
 
 #include <algorithm>
 
 #include "base/error.hpp"
+#include "base/host_list.hpp"
 #include "base/units.hpp"
 #include "cli/main.hpp"
-#include "cluster/host_list.hpp"
 #include "comm/join/join.hpp"
 #include "io/json.hpp"
 #include "train/start/node_check.hpp"
@@ -101,7 +101,7 @@ std::string nodes_text(const std::vector<cluster::NodeSample>& samples,
     }
     const std::vector<std::string> hosts = cluster::hosts_of(findings);
     if (hosts.empty()) return text + "no outliers\n";
-    return text + fmt::format("--exclude={}\n", cluster::host_list(hosts, hosts.size()));
+    return text + fmt::format("--exclude={}\n", host_list(hosts, hosts.size()));
 }
 
 std::string nodes_json(const std::vector<cluster::NodeSample>& samples,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "render.hpp"
+#include "parts.hpp"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -78,7 +78,7 @@ io::OrderedJson json_of(const Segment& segment) {
     json["name"] = segment.name;
     json["type"] = segment.system_v ? "sysv" : "posix";
     json["bytes"] = segment.bytes;
-    json["state"] = name_of(segment.state);
+    json["state"] = name_in(cluster::segment_states, segment.state);
     json["deleted"] = segment.deleted;
     json["user"] = cluster::user_name(segment.uid);
     json["uid"] = segment.uid;
@@ -169,7 +169,7 @@ std::string sample_json(const Sample& sample, const Shown& shown) {
     json["inodes"] = use.inodes;
     json["inodes_used"] = use.inodes_used;
     if (shown.watching) json["highest_used"] = sample.highest_used;
-    json["health"] = name_of(sample.health);
+    json["health"] = name_in(cluster::healths, sample.health);
     json["reason"] = sample.reason;
     json["dead_segments"] = dead.n;
     json["dead_bytes"] = dead.bytes;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "summary.hpp"
+#include "parts.hpp"
 
 #include <poll.h>
 #include <unistd.h>
@@ -8,10 +8,10 @@
 #include <cstring>
 
 #include "base/error.hpp"
+#include "base/host_list.hpp"
 #include "base/units.hpp"
 #include "cli/main.hpp"
 #include "cli/terminal.hpp"
-#include "cluster/host_list.hpp"
 #include "cluster/host_summary.hpp"
 
 namespace lm::shmcheck {
@@ -29,7 +29,7 @@ cluster::ExpectedHosts parse_expected(const std::string& text) {
         if (n < 1) usage_error(flag, "must be at least 1, got {}", n);
         return {.n = n, .names = {}};
     }
-    const auto names = cluster::expand_hosts(text);
+    const auto names = expand_hosts(text);
     if (!names) {
         usage_error(flag, "'{}' is neither a number nor a list of hosts such as n[001-004],login1",
                     text);

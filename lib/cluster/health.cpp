@@ -5,18 +5,6 @@
 
 namespace lm::cluster {
 
-std::string_view name_of(Health health) {
-    switch (health) {
-        case Health::ok:
-            return "ok";
-        case Health::warning:
-            return "warning";
-        case Health::critical:
-            return "critical";
-    }
-    return "?";
-}
-
 HealthVerdict judge_use(const io::FilesystemUse& use, const HealthThresholds& thresholds) {
     HealthVerdict verdict;
     const auto compare = [&](double share, const char* what) {
@@ -26,7 +14,7 @@ HealthVerdict judge_use(const io::FilesystemUse& use, const HealthThresholds& th
         if (health <= verdict.health) return;
         verdict = {health,
                    fmt::format("{:.1f} % of its {} are used ({} from {:g} %)", 100 * share, what,
-                               name_of(health),
+                               name_in(healths, health),
                                100 * (critical ? thresholds.critical : thresholds.warning))};
     };
     compare(use.use(), "bytes");

@@ -2,15 +2,18 @@
 // Compares the use of a file system with thresholds.
 #pragma once
 
+#include <array>
 #include <string>
 #include <string_view>
 
+#include "base/named.hpp"
 #include "cluster/shared_memory.hpp"
 
 namespace lm::cluster {
 
 enum class Health { ok, warning, critical };
-std::string_view name_of(Health health);
+inline constexpr std::array healths{Named{Health::ok, "ok"}, Named{Health::warning, "warning"},
+                                    Named{Health::critical, "critical"}};
 
 // The thresholds: shares of bytes or inodes in use, from 0 to 1.
 struct HealthThresholds {

@@ -222,22 +222,6 @@ std::string system_v_text() {
 
 }  // namespace
 
-std::string_view name_of(SegmentState state) {
-    switch (state) {
-        case SegmentState::live:
-            return "live";
-        case SegmentState::idle:
-            return "idle";
-        case SegmentState::dead:
-            return "dead";
-        case SegmentState::unused:
-            return "unused";
-        case SegmentState::unknown:
-            return "unknown";
-    }
-    return "?";
-}
-
 std::vector<Segment> parse_system_v(std::string_view text) {
     std::vector<Segment> segments;
     for (SystemVLine& line : system_v_lines(text)) segments.push_back(std::move(line.segment));

@@ -4,11 +4,13 @@
 // Works without privileges, but then a segment whose holders are not visible may be `unknown`.
 #pragma once
 
+#include <array>
 #include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "base/named.hpp"
 #include "cluster/processes.hpp"
 #include "io/filesystem_use.hpp"
 
@@ -23,7 +25,10 @@ namespace lm::cluster {
 // step of --local-save, a staged dataset.
 // unknown: no holder is visible, but this process cannot see all processes that may hold it.
 enum class SegmentState { live, idle, dead, unused, unknown };
-std::string_view name_of(SegmentState state);
+inline constexpr std::array segment_states{
+    Named{SegmentState::live, "live"}, Named{SegmentState::idle, "idle"},
+    Named{SegmentState::dead, "dead"}, Named{SegmentState::unused, "unused"},
+    Named{SegmentState::unknown, "unknown"}};
 
 struct Segment {
     bool system_v = false;

@@ -23,5 +23,5 @@ TEST_CASE("the worse of bytes and inodes decides, and a value equal to a thresho
     CHECK(judge(0, 80).health == Health::warning);
     // A file system without a limit of inodes.
     CHECK(judge_use({.size = 1000, .used = 1}, thresholds).health == Health::ok);
-    CHECK(name_of(Health::critical) == "critical");
+    CHECK(name_in(healths, Health::critical) == "critical");
 }
