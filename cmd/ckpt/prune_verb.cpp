@@ -102,7 +102,7 @@ class Report {
         const std::string_view verb = args_.dry_run ? "would remove" : "removed";
         if (args_.json) {
             print({{"action", verb},
-                   {"kind", name_of(action.kind)},
+                   {"kind", name_in(ckpt::prune_kinds, action.kind)},
                    {"name", action.name},
                    {"bytes", action.bytes}});
             return;

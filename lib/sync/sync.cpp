@@ -143,7 +143,7 @@ class Sync {
     // Compares the bytes of the copy at the target with the step. Skips a copy without optimizer
     // state, because the copy then has other bytes than the step.
     void verify(const ckpt::StepEntry& entry) {
-        const ckpt::Manifest& copy = *find_step(to_, entry.step)->manifest;
+        const ckpt::Manifest& copy = *ckpt::find_step(to_.steps, entry.step)->manifest;
         if (copy.digest != entry.manifest->digest) return;
         bool same = false;
         show("verify the copy of " + ckpt::step_name(entry.step));

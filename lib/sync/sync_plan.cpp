@@ -31,11 +31,6 @@ SyncAction action_for(const ckpt::StepEntry& entry, const ckpt::StepEntry* there
 
 }  // namespace
 
-const ckpt::StepEntry* find_step(const ckpt::Lineage& lineage, i64 step) {
-    const auto found = std::ranges::find(lineage.steps, step, &ckpt::StepEntry::step);
-    return found == lineage.steps.end() ? nullptr : &*found;
-}
-
 bool is_same_step(const ckpt::Manifest& a, const ckpt::Manifest& b) {
     return a.counters.iteration == b.counters.iteration && a.generation == b.generation &&
            a.run_id == b.run_id && a.created == b.created;
@@ -48,10 +43,10 @@ std::vector<PlannedStep> plan_sync(const ckpt::Lineage& source, const ckpt::Line
     if (!keep.empty()) removed = ckpt::steps_to_remove(all, keep, source.latest);
     std::vector<PlannedStep> plan;
     for (const i64 step : all) {
-        const ckpt::StepEntry* entry = find_step(source, step);
+        const ckpt::StepEntry* entry = find_step(source.steps, step);
         if (!entry || !source.current(*entry)) continue;
         if (std::ranges::find(removed, step) != removed.end()) continue;
-        plan.push_back({entry, action_for(*entry, find_step(destination, step))});
+        plan.push_back({entry, action_for(*entry, find_step(destination.steps, step))});
     }
     return plan;
 }

@@ -18,9 +18,6 @@ struct PlannedStep {
     SyncAction action;
 };
 
-// Returns the step with this number; nullptr when the directory has none.
-const ckpt::StepEntry* find_step(const ckpt::Lineage& lineage, i64 step);
-
 // Returns whether two manifests belong to the same step; one of them may be a copy without
 // optimizer state.
 bool is_same_step(const ckpt::Manifest& a, const ckpt::Manifest& b);

@@ -193,12 +193,12 @@ class History {
         const PrunePlan plan = plan_prune(directory(), lineage, branch, rules);
         std::set<std::string> planned;
         for (const PruneAction& action : plan.actions) {
-            planned.insert(fmt::format("{} {}", name_of(action.kind), action.name));
+            planned.insert(fmt::format("{} {}", name_in(prune_kinds, action.kind), action.name));
         }
         CHECK(planned == expected_actions(rules, branch));
         std::set<std::string> done;
         prune(directory(), plan, [&](const PruneAction& action) {
-            done.insert(fmt::format("{} {}", name_of(action.kind), action.name));
+            done.insert(fmt::format("{} {}", name_in(prune_kinds, action.kind), action.name));
         });
         CHECK(done == planned);
         CHECK(plan_prune(directory(), read_lineage(directory()), model_.branch(), rules)

@@ -37,7 +37,7 @@ TEST_CASE("finish_removals completes an interrupted removal") {
     for (const char* name : {"global_step1", "global_step2", "global_step3.tmp.removed"}) {
         io::make_directories(scratch / name);
     }
-    remove_step(scratch.path(), 1);
+    remove_whole(scratch.path(), "global_step1");
     CHECK(steps_in(scratch.path()) == std::vector<i64>{2});
     finish_removals(scratch.path());
     CHECK(io::list_directory(scratch.path()) == std::vector<std::string>{"global_step2"});

@@ -97,6 +97,6 @@ TEST_CASE("the rules count steps that only the destination still has") {
     const ckpt::Lineage source = directory({entry(8)});
     const ckpt::Lineage destination = directory({entry(4), entry(6)});
     CHECK(plan(source, destination, {.last = 2}) == Plan{{8, Action::copy}});
-    CHECK(find_step(destination, 6)->step == 6);
-    CHECK(find_step(destination, 8) == nullptr);
+    CHECK(find_step(destination.steps, 6)->step == 6);
+    CHECK(find_step(destination.steps, 8) == nullptr);
 }

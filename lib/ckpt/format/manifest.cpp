@@ -110,12 +110,6 @@ TensorInfo tensor_from(const io::Json& object, const std::string& path) {
     return {name, shape, dtype_from_name(dtype)};
 }
 
-io::OrderedJson to_json(const LineageEntry& entry) {
-    io::OrderedJson object{{"generation", entry.generation}, {"run_id", entry.run_id}};
-    object["start"] = entry.start ? to_json(*entry.start) : io::OrderedJson();
-    return object;
-}
-
 io::OrderedJson to_json(const Totals& totals) {
     io::OrderedJson object{{"files", totals.files}, {"bytes", totals.bytes}};
     object["kinds"] = io::OrderedJson::array();
@@ -132,13 +126,6 @@ io::OrderedJson to_json(const IndexReference& part) {
             {"digest", part.digest},
             {"tensors", {part.first_tensor, part.last_tensor}},
             {"totals", to_json(part.totals)}};
-}
-
-std::optional<StepReference> optional_reference(const io::Json& object, const std::string& key,
-                                                const std::string& path) {
-    const auto value = io::json_get<io::Json>(object, key, path);
-    if (value.is_null()) return std::nullopt;
-    return step_reference_from(value, path);
 }
 
 Totals totals_from(const io::Json& object, const std::string& path) {
@@ -193,10 +180,7 @@ void write_origin(io::OrderedJson& document, const Manifest& manifest) {
     document["generation"] = manifest.generation;
     document["run_id"] = manifest.run_id;
     document["parent"] = manifest.parent ? to_json(*manifest.parent) : io::OrderedJson();
-    document["lineage"] = io::OrderedJson::array();
-    for (const LineageEntry& entry : manifest.lineage) {
-        document["lineage"].push_back(to_json(entry));
-    }
+    document["lineage"] = to_json(manifest.lineage);
     document["writer"] = {{"host", manifest.writer.host},
                           {"user", manifest.writer.user},
                           {"job", manifest.writer.job}};
@@ -206,11 +190,8 @@ void read_origin(const io::Json& document, const std::string& path, Manifest& ma
     manifest.generation = generation_from(document, path);
     manifest.run_id = io::json_get<std::string>(document, "run_id", path);
     manifest.parent = optional_reference(document, "parent", path);
-    for (const io::Json& entry : io::json_get<std::vector<io::Json>>(document, "lineage", path)) {
-        manifest.lineage.push_back({generation_from(entry, path),
-                                    io::json_get<std::string>(entry, "run_id", path),
-                                    optional_reference(entry, "start", path)});
-    }
+    manifest.lineage =
+        lineage_from(io::json_get<std::vector<io::Json>>(document, "lineage", path), path);
     const auto writer = io::json_get<io::Json>(document, "writer", path);
     manifest.writer = {.host = io::json_get<std::string>(writer, "host", path),
                        .user = io::json_get<std::string>(writer, "user", path),
@@ -308,6 +289,33 @@ i64 generation_from(const io::Json& object, const std::string& path) {
 StepReference step_reference_from(const io::Json& object, const std::string& path) {
     return {.iteration = io::json_integer(object, "iteration", 0, max_count, path),
             .digest = io::json_get<std::string>(object, "digest", path)};
+}
+
+std::optional<StepReference> optional_reference(const io::Json& object, const std::string& key,
+                                                const std::string& path) {
+    const auto value = io::json_get<io::Json>(object, key, path);
+    if (value.is_null()) return std::nullopt;
+    return step_reference_from(value, path);
+}
+
+io::OrderedJson to_json(const std::vector<LineageEntry>& lineage) {
+    io::OrderedJson list = io::OrderedJson::array();
+    for (const LineageEntry& entry : lineage) {
+        list.push_back({{"generation", entry.generation},
+                        {"run_id", entry.run_id},
+                        {"start", entry.start ? to_json(*entry.start) : io::OrderedJson()}});
+    }
+    return list;
+}
+
+std::vector<LineageEntry> lineage_from(const std::vector<io::Json>& list, const std::string& path) {
+    std::vector<LineageEntry> lineage;
+    for (const io::Json& entry : list) {
+        lineage.push_back({generation_from(entry, path),
+                           io::json_get<std::string>(entry, "run_id", path),
+                           optional_reference(entry, "start", path)});
+    }
+    return lineage;
 }
 
 std::string manifest_text(const Manifest& manifest) {

@@ -134,6 +134,14 @@ Writer this_writer();
 // "xxh3:..."}.
 io::OrderedJson to_json(const StepReference& step);
 StepReference step_reference_from(const io::Json& object, const std::string& path);
+// Returns the reference in the member `key`; nullopt when the member is null.
+std::optional<StepReference> optional_reference(const io::Json& object, const std::string& key,
+                                                const std::string& path);
+
+// Returns the JSON of a lineage in the form that manifests, `latest` and the generation files
+// contain.
+io::OrderedJson to_json(const std::vector<LineageEntry>& lineage);
+std::vector<LineageEntry> lineage_from(const std::vector<io::Json>& list, const std::string& path);
 
 // The largest number of a generation (generation.hpp); far above the number of starts of any run.
 constexpr i64 max_generation = i64{1} << 40;

@@ -10,12 +10,16 @@
 #include "io/file.hpp"
 
 namespace lm::ckpt {
-i64 abandoned_generation(std::string_view name) {
-    if (!name.starts_with(abandoned_prefix)) return 0;
-    name.remove_prefix(abandoned_prefix.size());
+i64 number_after(std::string_view name, std::string_view prefix) {
+    if (!name.starts_with(prefix)) return 0;
+    name.remove_prefix(prefix.size());
     i64 number = 0;
     const auto [end, error] = std::from_chars(name.data(), name.data() + name.size(), number);
     return error == std::errc() && end == name.data() + name.size() && number > 0 ? number : 0;
+}
+
+i64 abandoned_generation(std::string_view name) {
+    return number_after(name, abandoned_prefix);
 }
 
 std::string abandoned_path(const std::string& directory, i64 generation) {

@@ -13,6 +13,7 @@
 namespace lm::ckpt {
 
 constexpr std::string_view abandoned_prefix = "abandoned-g";
+i64 number_after(std::string_view name, std::string_view prefix);  // the N of PREFIXN; 0: none
 i64 abandoned_generation(std::string_view name);  // the N of "abandoned-gN"; 0 for other names
 
 std::string abandoned_path(const std::string& directory, i64 generation);  // DIR/abandoned-gN

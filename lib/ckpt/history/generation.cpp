@@ -7,7 +7,6 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <charconv>
 #include <span>
 
 #include "base/clock.hpp"
@@ -26,14 +25,6 @@
 
 namespace lm::ckpt {
 namespace {
-
-i64 number_after(std::string_view name, std::string_view prefix) {
-    if (!name.starts_with(prefix)) return 0;
-    name.remove_prefix(prefix.size());
-    i64 number = 0;
-    const auto [end, error] = std::from_chars(name.data(), name.data() + name.size(), number);
-    return error == std::errc() && end == name.data() + name.size() && number > 0 ? number : 0;
-}
 
 std::string file_of(const std::string& directory, i64 number) {
     return fmt::format("{}/{}{}", directory, generation_prefix, number);
@@ -276,13 +267,11 @@ std::optional<Claim> newest_claim(const std::string& directory) {
     }
     if (document.is_null()) return std::nullopt;
     return parsed(path, [&] {
-        const auto start = io::json_get<io::Json>(document, "start", path);
-        return Claim{
-            .number = number_in(document, path),
-            .start =
-                start.is_null() ? std::nullopt : std::optional(step_reference_from(start, path)),
-            .lineage = lineage_from(io::json_get<io::Json>(document, "lineage", path), path),
-            .who = describe(claimant_in(document, path))};
+        return Claim{.number = number_in(document, path),
+                     .start = optional_reference(document, "start", path),
+                     .lineage = lineage_from(
+                         io::json_get<std::vector<io::Json>>(document, "lineage", path), path),
+                     .who = describe(claimant_in(document, path))};
     });
 }
 

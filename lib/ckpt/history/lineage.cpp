@@ -8,7 +8,6 @@
 #include "ckpt/history/generation.hpp"
 #include "ckpt/history/steps.hpp"
 #include "io/file.hpp"
-#include "io/json.hpp"
 
 namespace lm::ckpt {
 namespace {
@@ -31,11 +30,6 @@ StepEntry read_entry(const std::string& directory, i64 step) {
         entry.unreadable = true;
     }
     return entry;
-}
-
-const StepEntry* find(const std::vector<StepEntry>& steps, i64 step) {
-    const auto found = std::ranges::find(steps, step, &StepEntry::step);
-    return found == steps.end() ? nullptr : &*found;
 }
 
 // Returns the newest step of the newest generation. If a step is unreadable, throws the error of
@@ -76,7 +70,7 @@ bool continues(const Manifest& step, const Tip& tip) {
 std::optional<Tip> find_tip(const std::string& directory, const std::vector<StepEntry>& steps,
                             const std::optional<Tip>& latest) {
     if (!latest) return tip_without_latest(directory, steps);
-    const StepEntry* named = find(steps, latest->step.iteration);
+    const StepEntry* named = find_step(steps, latest->step.iteration);
     if (!latest->lineage.empty()) {
         // `replaced` is true after a resumed run has saved this step again and was killed before it
         // wrote `latest`.
@@ -91,6 +85,11 @@ std::optional<Tip> find_tip(const std::string& directory, const std::vector<Step
 }
 
 }  // namespace
+
+const StepEntry* find_step(const std::vector<StepEntry>& steps, i64 step) {
+    const auto found = std::ranges::find(steps, step, &StepEntry::step);
+    return found == steps.end() ? nullptr : &*found;
+}
 
 Tip tip_of(const Manifest& manifest) {
     Tip tip{manifest.reference(), manifest.lineage};
@@ -117,27 +116,6 @@ bool on_branch(const Manifest& step, const Tip& tip) {
         if (first <= iteration && iteration <= last) return true;
     }
     return false;
-}
-
-io::OrderedJson to_json(const std::vector<LineageEntry>& lineage) {
-    io::OrderedJson list = io::OrderedJson::array();
-    for (const LineageEntry& entry : lineage) {
-        list.push_back({{"generation", entry.generation},
-                        {"run_id", entry.run_id},
-                        {"start", entry.start ? to_json(*entry.start) : io::OrderedJson()}});
-    }
-    return list;
-}
-
-std::vector<LineageEntry> lineage_from(const io::Json& list, const std::string& path) {
-    std::vector<LineageEntry> lineage;
-    for (const io::Json& entry : io::json_as<std::vector<io::Json>>(list, "lineage", path)) {
-        const auto start = io::json_get<io::Json>(entry, "start", path);
-        lineage.push_back(
-            {generation_from(entry, path), io::json_get<std::string>(entry, "run_id", path),
-             start.is_null() ? std::nullopt : std::optional(step_reference_from(start, path))});
-    }
-    return lineage;
 }
 
 bool Lineage::current(const StepEntry& step) const {

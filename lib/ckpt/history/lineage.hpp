@@ -29,10 +29,6 @@ Tip tip_of(const Manifest& manifest);  // needs a parsed manifest, which contain
 // Returns whether a step is the tip or one of its ancestors.
 bool on_branch(const Manifest& step, const Tip& tip);
 
-// Returns the JSON of a lineage in the form that `latest` and the generation files contain.
-io::OrderedJson to_json(const std::vector<LineageEntry>& lineage);
-std::vector<LineageEntry> lineage_from(const io::Json& list, const std::string& path);
-
 // A step global_stepN of a directory. Only its manifest is read.
 struct StepEntry {
     i64 step = 0;
@@ -41,6 +37,8 @@ struct StepEntry {
     std::string reason;                // why the manifest cannot be used
     bool unreadable = false;           // an error that does not prove damage
 };
+// Returns the step with this number; nullptr when `steps` does not have it.
+const StepEntry* find_step(const std::vector<StepEntry>& steps, i64 step);
 
 // The steps of a directory and its current branch.
 struct Lineage {

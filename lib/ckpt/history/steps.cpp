@@ -10,6 +10,7 @@
 #include "io/checked.hpp"
 #include "io/file.hpp"
 #include "io/json.hpp"
+#include "io/lines.hpp"
 #include "io/path.hpp"
 
 namespace lm::ckpt {
@@ -65,11 +66,8 @@ std::string reason_without_step(const std::string& directory, const Lineage& lin
         return io::exists(latest) ? latest + ": names no valid step"
                                   : directory + ": no file 'latest'";
     }
-    const bool exists =
-        std::ranges::find(lineage.steps, *lineage.latest, &StepEntry::step) != lineage.steps.end();
-    return exists ? ""
-                  : fmt::format("{}: names {}, which does not exist", latest,
-                                step_name(*lineage.latest));
+    if (find_step(lineage.steps, *lineage.latest) != nullptr) return "";
+    return fmt::format("{}: names {}, which does not exist", latest, step_name(*lineage.latest));
 }
 
 }  // namespace
@@ -95,18 +93,18 @@ std::optional<Tip> read_latest(const std::string& directory) {
     if (!io::checked::exists(path)) return std::nullopt;
     const std::string text = io::read_file(path);
     std::vector<std::string> lines;
-    for (size_t begin = 0; begin < text.size();) {
-        const size_t end = std::min(text.find('\n', begin), text.size());
-        lines.push_back(text.substr(begin, end - begin));
-        if (lines.back().ends_with('\r')) lines.back().pop_back();
-        begin = end + 1;
+    for (const std::string_view line : io::lines_of(text)) {
+        lines.emplace_back(line);
+        if (line.ends_with('\r')) lines.back().pop_back();
     }
     lines.resize(3);
     const i64 step = step_from_name(lines[0]);
     if (step < 0) return std::nullopt;
     Tip tip{{step, lines[1]}, {}};
     const io::Json lineage = io::json_or_null(lines[2]);
-    if (lineage.is_array()) tip.lineage = parsed(path, [&] { return lineage_from(lineage, path); });
+    if (lineage.is_array()) {
+        tip.lineage = parsed(path, [&] { return lineage_from(lineage, path); });
+    }
     return tip;
 }
 

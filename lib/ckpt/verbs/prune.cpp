@@ -9,7 +9,6 @@
 #include "ckpt/history/step_lock.hpp"
 #include "ckpt/history/steps.hpp"
 #include "ckpt/verbs/copy.hpp"
-#include "ckpt/verbs/copy_plan.hpp"
 #include "io/checked.hpp"
 #include "io/file.hpp"
 
@@ -42,9 +41,8 @@ i64 optimizer_bytes(const Manifest& manifest) {
 }
 
 const Manifest& manifest_of(const Lineage& lineage, i64 step) {
-    const auto found = std::ranges::find(lineage.steps, step, &StepEntry::step);
-    LM_CHECK(found != lineage.steps.end() && found->manifest, "expected a complete step, got {}",
-             step);
+    const StepEntry* const found = find_step(lineage.steps, step);
+    LM_CHECK(found && found->manifest, "expected a complete step, got {}", step);
     return *found->manifest;
 }
 
@@ -80,20 +78,6 @@ void plan_abandoned(const std::string& directory, const Lineage& lineage, PruneP
 }
 
 }  // namespace
-
-std::string_view name_of(PruneKind kind) {
-    switch (kind) {
-        case PruneKind::step:
-            return "step";
-        case PruneKind::optimizer_state:
-            return "optimizer_state";
-        case PruneKind::abandoned:
-            return "abandoned";
-        case PruneKind::leftover:
-            return "leftover";
-    }
-    return "?";
-}
 
 std::vector<i64> steps_to_remove(std::vector<i64> complete_steps, const KeepPolicy& policy,
                                  std::optional<i64> latest) {
@@ -156,10 +140,6 @@ void remove_whole(const std::string& directory, const std::string& name) {
     io::checked::rename(path, aside);
     io::checked::fsync_parent_of(path);
     io::remove_tree(aside);
-}
-
-void remove_step(const std::string& directory, i64 step) {
-    remove_whole(directory, step_name(step));
 }
 
 void finish_removals(const std::string& directory) {

@@ -4,11 +4,13 @@
 // are removed only if PruneRules::abandoned is set.
 #pragma once
 
+#include <array>
 #include <functional>
 #include <optional>
 #include <string>
 #include <vector>
 
+#include "base/named.hpp"
 #include "base/types.hpp"
 #include "ckpt/history/lineage.hpp"
 #include "spec/save_schedule.hpp"
@@ -34,7 +36,10 @@ struct PruneRules {
 };
 
 enum class PruneKind { step, optimizer_state, abandoned, leftover };
-std::string_view name_of(PruneKind kind);  // the name that --json prints
+// The names that --json prints.
+inline constexpr std::array prune_kinds{
+    Named{PruneKind::step, "step"}, Named{PruneKind::optimizer_state, "optimizer_state"},
+    Named{PruneKind::abandoned, "abandoned"}, Named{PruneKind::leftover, "leftover"}};
 
 struct PruneAction {
     PruneKind kind = PruneKind::step;
@@ -70,7 +75,6 @@ void prune(const std::string& directory, const PrunePlan& plan,
 // durable, then removes the files. A crash in between leaves NAME or NAME.tmp.removed, never a step
 // with missing files.
 void remove_whole(const std::string& directory, const std::string& name);
-void remove_step(const std::string& directory, i64 step);
 // Removes the NAME.tmp.removed directories that interrupted removals left in `directory`.
 void finish_removals(const std::string& directory);
 
