@@ -9,7 +9,6 @@
 #include "base/units.hpp"
 #include "ckpt/history/lineage.hpp"
 #include "ckpt/history/steps.hpp"
-#include "ckpt/verbs/decay_weights.hpp"
 #include "cli/main.hpp"
 #include "cli/progress_line.hpp"
 #include "convert/conversion.hpp"
@@ -89,9 +88,9 @@ std::vector<ckpt::MergeSource> open_window(const Args& args) {
         usage_error("--window", "expected at least two steps in the last {} tokens of {}, got {}",
                     *args.window, directory, paths.size());
     }
-    const auto style =
-        args.style == "minus-sqrt" ? ckpt::EmulatedDecay::minus_sqrt : ckpt::EmulatedDecay::linear;
-    const std::vector<double> weights = ckpt::decay_weights(tokens, style);
+    const auto style = value_in(ckpt::emulated_decays, args.style);
+    const std::vector<double> weights =
+        ckpt::decay_weights(tokens, style.value_or(ckpt::EmulatedDecay::linear));
     std::vector<ckpt::MergeSource> sources;
     for (size_t i = 0; i < paths.size(); ++i) {
         note("{}: weight {:.6f}", paths[i], weights[i]);
@@ -160,7 +159,7 @@ void add_merge(cli::Options& options, const std::string& command_line) {
     verb.value(
         "--window", &args->window, "N",
         "average the steps of the last N tokens, in place of a run with a decaying learning rate");
-    verb.choice("--style", &args->style, {"linear", "minus-sqrt"},
+    verb.choice("--style", &args->style, names_in(ckpt::emulated_decays),
                 "decay of the learning rate that --window approximates; default: linear, which "
                 "gives evenly spaced steps equal weights");
     verb.choice("--dtype", &args->dtype, {"fp32", "bf16", "fp16"},

@@ -12,7 +12,6 @@
 #include "ckpt/format/flat_pieces.hpp"
 #include "ckpt/history/save.hpp"
 #include "ckpt/verbs/copy.hpp"
-#include "ckpt/verbs/copy_plan.hpp"
 #include "ckpt/verbs/verify.hpp"
 #include "fuzz_files.hpp"
 

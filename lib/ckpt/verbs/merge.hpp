@@ -3,11 +3,13 @@
 // 2203.05482, section 2: equal weights).
 #pragma once
 
+#include <array>
 #include <functional>
 #include <optional>
 #include <string>
 #include <vector>
 
+#include "base/named.hpp"
 #include "ckpt/format/checkpoint.hpp"
 #include "ckpt/history/save.hpp"
 
@@ -39,5 +41,19 @@ struct MergeOptions {
 // is not finite or exceeds the range of the result's type.
 SaveResult merge(const std::vector<MergeSource>& sources, const MergeOptions& options,
                  const std::string& directory);
+
+// Weights for averaging steps of a training with a constant learning rate. The average approximates
+// a training with a decayed learning rate: WSM, "Decay-Free Learning Rate Schedule via Checkpoint
+// Merging", arXiv 2507.17634.
+//
+// The emulated factor of the learning rate at x, where x is 0 at the start of the window and 1 at
+// its end. linear: 1 - x; minus_sqrt: 1 - sqrt(x).
+enum class EmulatedDecay { linear, minus_sqrt };
+inline constexpr std::array emulated_decays{Named{EmulatedDecay::linear, "linear"},
+                                            Named{EmulatedDecay::minus_sqrt, "minus-sqrt"}};
+
+// Returns the weight of each step; the sum is 1. tokens[i]: the number of tokens that step i has
+// consumed, ascending. At least two steps.
+std::vector<double> decay_weights(const std::vector<i64>& tokens, EmulatedDecay style);
 
 }  // namespace lm::ckpt
