@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "sync/path_target.hpp"
+// A sync target that is a directory of this machine. send_step() verifies every byte.
+#include "sync/sync_target.hpp"
 
 #include <cstdint>
 
@@ -13,54 +14,74 @@
 #include "io/path.hpp"
 
 namespace lm::sync {
+namespace {
 
-PathTarget::PathTarget(std::string path, std::optional<i64> rate)
-    : path_(io::without_trailing_slashes(std::move(path))), rate_(rate) {}
+class PathTarget final : public SyncTarget {
+  public:
+    // `path` exists. `rate`: the largest number of bytes per second; nullopt: no limit.
+    PathTarget(std::string path, std::optional<i64> rate)
+        : path_(io::without_trailing_slashes(std::move(path))), rate_(rate) {}
 
-std::function<void(i64)> PathTarget::part_of(i64 total) const {
-    if (!progress_) return {};
-    return [this, total](i64 done) { progress_(done, total); };
-}
+    bool is_remote() const override { return false; }
+    std::string manifests(const std::string&) override { return path_; }
+    void require_space(const std::string& path) override {
+        ckpt::require_space(ckpt::plan_copy(ckpt::Checkpoint::open(path), false),
+                            in(io::base_name(path)));
+    }
 
-void PathTarget::require_space(const std::string& path) {
-    ckpt::require_space(ckpt::plan_copy(ckpt::Checkpoint::open(path), false),
-                        in(io::base_name(path)));
-}
+    void send_step(const std::string& path) override {
+        const auto step = ckpt::Checkpoint::open(path);
+        const ckpt::CopyPlan plan = ckpt::plan_copy(step, false);
+        ckpt::copy(
+            plan, in(io::base_name(path)),
+            {.replace = false, .bytes_per_second = rate_, .progress = part_of(plan.n_bytes())});
+    }
 
-void PathTarget::send_step(const std::string& path) {
-    const auto step = ckpt::Checkpoint::open(path);
-    const ckpt::CopyPlan plan = ckpt::plan_copy(step, false);
-    ckpt::copy(plan, in(io::base_name(path)),
-               {.replace = false, .bytes_per_second = rate_, .progress = part_of(plan.n_bytes())});
-}
+    void send_file(const std::string& path, const std::string& name) override {
+        io::make_directories_in(path_, io::parent_of(name));
+        io::write_file(in(name), io::read_file(path, INT64_MAX), io::Overwrite::yes);
+    }
 
-void PathTarget::send_file(const std::string& path, const std::string& name) {
-    io::make_directories_in(path_, io::parent_of(name));
-    io::write_file(in(name), io::read_file(path, INT64_MAX), io::Overwrite::yes);
-}
+    bool has_directory(const std::string& name) override {
+        return io::checked::exists(in(name)) && !io::list_directory(in(name)).empty();
+    }
 
-bool PathTarget::has_directory(const std::string& name) {
-    return io::checked::exists(in(name)) && !io::list_directory(in(name)).empty();
-}
+    void rename(const std::string& from, const std::string& to) override {
+        io::make_directories_in(path_, io::parent_of(to));
+        io::checked::rename(in(from), in(to));
+        io::checked::fsync_parent_of(in(to));
+        io::checked::fsync_path(path_);
+    }
 
-void PathTarget::rename(const std::string& from, const std::string& to) {
-    io::make_directories_in(path_, io::parent_of(to));
-    io::checked::rename(in(from), in(to));
-    io::checked::fsync_parent_of(in(to));
-    io::checked::fsync_path(path_);
-}
+    void remove_step(const std::string& name) override { ckpt::remove_whole(path_, name); }
+    bool same_bytes(const std::string& path) override {
+        const std::string copy = in(io::base_name(path));
+        return ckpt::verify(copy, part_of(ckpt::tree_bytes(copy))).problems.empty();
+    }
 
-void PathTarget::remove_step(const std::string& name) {
-    ckpt::remove_whole(path_, name);
-}
+    bool can_drop_state() const override { return true; }
+    void drop_state(const std::string& name) override {
+        ckpt::prune(path_, {{}, {{ckpt::PruneKind::optimizer_state, name, 0}}, {}}, nullptr,
+                    progress_);
+    }
 
-bool PathTarget::same_bytes(const std::string& path) {
-    const std::string copy = in(io::base_name(path));
-    return ckpt::verify(copy, part_of(ckpt::tree_bytes(copy))).problems.empty();
-}
+  private:
+    std::string in(const std::string& name) const { return path_ + "/" + name; }
+    // Returns a function that reports `done` of `total` bytes to the callback of set_progress(); an
+    // empty function when there is no callback.
+    std::function<void(i64 done)> part_of(i64 total) const {
+        if (!progress_) return {};
+        return [this, total](i64 done) { progress_(done, total); };
+    }
 
-void PathTarget::drop_state(const std::string& name) {
-    ckpt::prune(path_, {{}, {{ckpt::PruneKind::optimizer_state, name, 0}}, {}}, nullptr, progress_);
+    std::string path_;
+    std::optional<i64> rate_;
+};
+
+}  // namespace
+
+std::unique_ptr<SyncTarget> path_target(const std::string& path, std::optional<i64> rate) {
+    return std::make_unique<PathTarget>(path, rate);
 }
 
 }  // namespace lm::sync

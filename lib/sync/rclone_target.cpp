@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "sync/rclone_target.hpp"
+// A sync target that is a remote of rclone. An object store cannot rename a directory in one
+// operation. The manifest, which makes a step complete, is therefore the last file of a step that
+// gets its final name.
+#include "sync/sync_target.hpp"
 
 #include <algorithm>
 
@@ -23,79 +26,91 @@ bool reports_difference(const std::string& report) {
     return false;
 }
 
+class RcloneTarget final : public SyncTarget {
+  public:
+    // `name`: remote:path. `rate`: the largest number of bytes per second; nullopt: no limit.
+    RcloneTarget(std::string name, std::optional<i64> rate) : name_(std::move(name)) {
+        while (name_.ends_with('/')) name_.pop_back();
+        // The suffix B means bytes per second. Without a suffix, the unit would be KiB per second.
+        if (rate) limit_ = fmt::format("--bwlimit={}B", *rate);
+    }
+
+    std::string manifests(const std::string& cache) override {
+        io::make_directories(cache);
+        rclone({"mkdir", name_});
+        rclone({"sync", "--filter", "- /*.tmp.*/**", "--filter", "+ /latest", "--filter",
+                "+ /global_step*/manifest.json", "--filter", "- *", name_, cache});
+        return cache;
+    }
+
+    void send_step(const std::string& path) override {
+        const std::string to = remote(io::base_name(path));
+        const std::string temporary = to + std::string(ckpt::incoming_mark);
+        std::vector<std::string> send{"sync", "--checksum", path, temporary};
+        const bool shows = programs_show_progress();
+        if (shows) send.emplace_back("--progress");
+        rclone(send, true, shows ? io::Stdout::shown : io::Stdout::returned);
+        rclone({"move", "--exclude", "/manifest.json", temporary, to});
+        rclone({"moveto", temporary + "/manifest.json", to + "/manifest.json"});
+        rclone({"purge", temporary}, false);
+    }
+
+    void send_file(const std::string& path, const std::string& name) override {
+        rclone({"copyto", path, remote(name)});
+    }
+
+    // Lists by a filter, because rclone reports an error for the name of a directory that does not
+    // exist.
+    bool has_directory(const std::string& name) override {
+        return !io::must_run(name_, {"rclone", "lsf", "--recursive", "--files-only", "--include",
+                                     "/" + name + "/*", name_})
+                    .empty();
+    }
+
+    void rename(const std::string& from, const std::string& to) override {
+        rclone({"moveto", remote(from), remote(to)});
+    }
+
+    // Removes the manifest first, because no run loads a step without a manifest.
+    void remove_step(const std::string& name) override {
+        rclone({"deletefile", remote(name) + "/manifest.json"});
+        rclone({"purge", remote(name)});
+    }
+
+    bool same_bytes(const std::string& path) override {
+        const io::ProgramResult result =
+            io::run_program({"rclone", "check", "--log-level", "ERROR", "--combined", "-", path,
+                             remote(io::base_name(path))});
+        // rclone has one exit code for different bytes and for a broken connection, so the report
+        // of --combined decides.
+        if (reports_difference(result.output)) return false;
+        io::require_success(name_, "rclone", result);
+        return true;
+    }
+
+  private:
+    std::string remote(const std::string& name) const {
+        return name_ + (name_.ends_with(':') ? "" : "/") + name;
+    }
+
+    void rclone(std::vector<std::string> words, bool must_succeed = true,
+                io::Stdout to = io::Stdout::returned) const {
+        words.insert(words.begin(), "rclone");
+        if (!limit_.empty()) words.push_back(limit_);
+        if (must_succeed) {
+            io::must_run(name_, words, to);
+        } else {
+            io::run_program(words);
+        }
+    }
+
+    std::string name_, limit_;
+};
+
 }  // namespace
 
-RcloneTarget::RcloneTarget(std::string name, std::optional<i64> rate) : name_(std::move(name)) {
-    while (name_.ends_with('/')) name_.pop_back();
-    // The suffix B means bytes per second. Without a suffix, the unit would be KiB per second.
-    if (rate) limit_ = fmt::format("--bwlimit={}B", *rate);
-}
-
-std::string RcloneTarget::manifests(const std::string& cache) {
-    io::make_directories(cache);
-    rclone({"mkdir", name_});
-    rclone({"sync", "--filter", "- /*.tmp.*/**", "--filter", "+ /latest", "--filter",
-            "+ /global_step*/manifest.json", "--filter", "- *", name_, cache});
-    return cache;
-}
-
-void RcloneTarget::send_step(const std::string& path) {
-    const std::string to = remote(io::base_name(path));
-    const std::string temporary = to + std::string(ckpt::incoming_mark);
-    std::vector<std::string> send{"sync", "--checksum", path, temporary};
-    const bool shows = programs_show_progress();
-    if (shows) send.emplace_back("--progress");
-    rclone(send, true, shows ? io::Stdout::shown : io::Stdout::returned);
-    rclone({"move", "--exclude", "/manifest.json", temporary, to});
-    rclone({"moveto", temporary + "/manifest.json", to + "/manifest.json"});
-    rclone({"purge", temporary}, false);
-}
-
-void RcloneTarget::send_file(const std::string& path, const std::string& name) {
-    rclone({"copyto", path, remote(name)});
-}
-
-// Lists by a filter, because rclone reports an error for the name of a directory that does not
-// exist.
-bool RcloneTarget::has_directory(const std::string& name) {
-    return !io::must_run(name_, {"rclone", "lsf", "--recursive", "--files-only", "--include",
-                                 "/" + name + "/*", name_})
-                .empty();
-}
-
-void RcloneTarget::rename(const std::string& from, const std::string& to) {
-    rclone({"moveto", remote(from), remote(to)});
-}
-
-// Removes the manifest first, because no run loads a step without a manifest.
-void RcloneTarget::remove_step(const std::string& name) {
-    rclone({"deletefile", remote(name) + "/manifest.json"});
-    rclone({"purge", remote(name)});
-}
-
-bool RcloneTarget::same_bytes(const std::string& path) {
-    const io::ProgramResult result =
-        io::run_program({"rclone", "check", "--log-level", "ERROR", "--combined", "-", path,
-                         remote(io::base_name(path))});
-    // rclone has one exit code for different bytes and for a broken connection, so the report of
-    // --combined decides.
-    if (reports_difference(result.output)) return false;
-    io::require_success(name_, "rclone", result);
-    return true;
-}
-
-std::string RcloneTarget::remote(const std::string& name) const {
-    return name_ + (name_.ends_with(':') ? "" : "/") + name;
-}
-
-void RcloneTarget::rclone(std::vector<std::string> words, bool must_succeed, io::Stdout to) const {
-    words.insert(words.begin(), "rclone");
-    if (!limit_.empty()) words.push_back(limit_);
-    if (must_succeed) {
-        io::must_run(name_, words, to);
-    } else {
-        io::run_program(words);
-    }
+std::unique_ptr<SyncTarget> rclone_target(const std::string& name, std::optional<i64> rate) {
+    return std::make_unique<RcloneTarget>(name, rate);
 }
 
 }  // namespace lm::sync

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "sync/rsync_target.hpp"
+// A sync target host:path, over rsync and ssh. rsync verifies each file that it transfers. The
+// environment variable RSYNC_RSH replaces the command `ssh`.
+#include "sync/sync_target.hpp"
 
 #include <algorithm>
 #include <cstdlib>
@@ -25,101 +27,119 @@ std::string refuse_links(const std::string& path) {
     }
 }
 
+class RsyncTarget final : public SyncTarget {
+  public:
+    // `name`: host:path. `rate`: the largest number of bytes per second; nullopt: no limit.
+    RsyncTarget(const std::string& name, std::optional<i64> rate) : name_(name) {
+        const size_t colon = name.find(':');
+        host_ = name.substr(0, colon);
+        path_ = name.substr(colon + 1);
+        if (path_.empty()) usage_error(name, "has no path: give host:path");
+        const char* shell = std::getenv("RSYNC_RSH");
+        ssh_ = shell != nullptr && *shell != '\0' ? shell : "ssh";
+        rsync_ = {"rsync", "-a", "--partial-dir=.rsync-partial", "-e", ssh_};
+        // The unit of rsync's --bwlimit is KiB per second.
+        if (rate) rsync_.push_back(fmt::format("--bwlimit={}", std::max<i64>(1, *rate / 1024)));
+    }
+
+    std::string manifests(const std::string& cache) override {
+        on_host("mkdir -p " + io::shell_quoted(path_));
+        io::make_directories(cache);
+        auto words = rsync_;
+        // A link or a FIFO of the host would block the reader of the cache, or lead it to other
+        // files.
+        for (const char* word :
+             {"--no-links", "--no-devices", "--no-specials", "--delete", "--delete-excluded",
+              "--prune-empty-dirs", "--exclude=/*.tmp.*", "--include=/latest",
+              "--include=/global_step*/", "--include=/global_step*/manifest.json", "--exclude=*"}) {
+            words.emplace_back(word);
+        }
+
+        words.push_back(remote("") + "/");
+        words.push_back(cache + "/");
+        io::must_run(name_, words);
+        return cache;
+    }
+
+    void send_step(const std::string& path) override {
+        const std::string name = io::base_name(path);
+        const std::string temporary = name + std::string(ckpt::incoming_mark);
+        on_host(
+            fmt::format("cd {} && {{ {}:; }}", io::shell_quoted(path_), refuse_links(temporary)));
+        auto words = rsync_;
+        words.insert(words.end(), {"--delete", path + "/", remote(temporary) + "/"});
+        const bool shows = programs_show_progress();
+        if (shows) words.emplace_back("--info=progress2");
+        io::must_run(name_, words, shows ? io::Stdout::shown : io::Stdout::returned);
+        // -T: if a directory with the new name exists, mv fails instead of moving the step into
+        // this directory.
+        on_host(fmt::format("cd {} && sync && mv -T {} {} && sync", io::shell_quoted(path_),
+                            io::shell_quoted(temporary), io::shell_quoted(name)));
+    }
+
+    void send_file(const std::string& path, const std::string& name) override {
+        const std::string parent = io::parent_of(name);
+        on_host(fmt::format("cd {} && {{ {}mkdir -p {}; }}", io::shell_quoted(path_),
+                            refuse_links(parent), io::shell_quoted(parent)));
+        auto words = rsync_;
+        words.insert(words.end(), {path, remote(name)});
+        io::must_run(name_, words);
+    }
+
+    bool has_directory(const std::string& name) override {
+        const std::string directory = io::shell_quoted(path_ + "/" + name);
+        return !on_host(fmt::format("if [ -d {0} ]; then ls -A {0}; fi", directory)).empty();
+    }
+
+    void rename(const std::string& from, const std::string& to) override {
+        const std::string parent = io::parent_of(to);
+        on_host(fmt::format("cd {} && {{ {}mkdir -p {} && mv -T {} {}; }}", io::shell_quoted(path_),
+                            refuse_links(parent), io::shell_quoted(parent), io::shell_quoted(from),
+                            io::shell_quoted(to)));
+    }
+
+    void remove_step(const std::string& name) override {
+        const std::string aside = name + std::string(ckpt::removal_mark);
+        on_host(fmt::format("cd {0} && rm -rf {2} && mv -T {1} {2} && rm -rf {2}",
+                            io::shell_quoted(path_), io::shell_quoted(name),
+                            io::shell_quoted(aside)));
+    }
+
+    bool same_bytes(const std::string& path) override {
+        auto words = rsync_;
+        words.insert(words.end(), {"-n", "-c", "--itemize-changes", "--no-times", "--no-perms",
+                                   "--omit-dir-times", "--delete", path + "/",
+                                   remote(io::base_name(path)) + "/"});
+        return io::must_run(name_, words).empty();
+    }
+
+  private:
+    std::string remote(const std::string& name) const {
+        return host_ + ":" + path_ + (name.empty() ? "" : "/" + name);
+    }
+
+    // Runs `command` in the shell of the host. Throws Error(failure) when it fails.
+    std::string on_host(const std::string& command) const {
+        std::vector<std::string> words;
+        for (size_t begin = 0; begin < ssh_.size();) {
+            const size_t end = std::min(ssh_.find(' ', begin), ssh_.size());
+            if (end > begin) words.push_back(ssh_.substr(begin, end - begin));
+            begin = end + 1;
+        }
+
+        words.push_back(host_);
+        words.push_back(command);
+        return io::must_run(name_, words);
+    }
+
+    std::string name_, host_, path_, ssh_;
+    std::vector<std::string> rsync_;  // the words that all calls of rsync start with
+};
+
 }  // namespace
 
-RsyncTarget::RsyncTarget(const std::string& name, std::optional<i64> rate) : name_(name) {
-    const size_t colon = name.find(':');
-    host_ = name.substr(0, colon);
-    path_ = name.substr(colon + 1);
-    if (path_.empty()) usage_error(name, "has no path: give host:path");
-    const char* shell = std::getenv("RSYNC_RSH");
-    ssh_ = shell != nullptr && *shell != '\0' ? shell : "ssh";
-    rsync_ = {"rsync", "-a", "--partial-dir=.rsync-partial", "-e", ssh_};
-    // The unit of rsync's --bwlimit is KiB per second.
-    if (rate) rsync_.push_back(fmt::format("--bwlimit={}", std::max<i64>(1, *rate / 1024)));
-}
-
-std::string RsyncTarget::manifests(const std::string& cache) {
-    on_host("mkdir -p " + io::shell_quoted(path_));
-    io::make_directories(cache);
-    auto words = rsync_;
-    // A link or a FIFO of the host would block the reader of the cache, or lead it to other files.
-    for (const char* word :
-         {"--no-links", "--no-devices", "--no-specials", "--delete", "--delete-excluded",
-          "--prune-empty-dirs", "--exclude=/*.tmp.*", "--include=/latest",
-          "--include=/global_step*/", "--include=/global_step*/manifest.json", "--exclude=*"}) {
-        words.emplace_back(word);
-    }
-    words.push_back(remote("") + "/");
-    words.push_back(cache + "/");
-    io::must_run(name_, words);
-    return cache;
-}
-
-void RsyncTarget::send_step(const std::string& path) {
-    const std::string name = io::base_name(path);
-    const std::string temporary = name + std::string(ckpt::incoming_mark);
-    on_host(fmt::format("cd {} && {{ {}:; }}", io::shell_quoted(path_), refuse_links(temporary)));
-    auto words = rsync_;
-    words.insert(words.end(), {"--delete", path + "/", remote(temporary) + "/"});
-    const bool shows = programs_show_progress();
-    if (shows) words.emplace_back("--info=progress2");
-    io::must_run(name_, words, shows ? io::Stdout::shown : io::Stdout::returned);
-    // -T: if a directory with the new name exists, mv fails instead of moving the step into this
-    // directory.
-    on_host(fmt::format("cd {} && sync && mv -T {} {} && sync", io::shell_quoted(path_),
-                        io::shell_quoted(temporary), io::shell_quoted(name)));
-}
-
-void RsyncTarget::send_file(const std::string& path, const std::string& name) {
-    const std::string parent = io::parent_of(name);
-    on_host(fmt::format("cd {} && {{ {}mkdir -p {}; }}", io::shell_quoted(path_),
-                        refuse_links(parent), io::shell_quoted(parent)));
-    auto words = rsync_;
-    words.insert(words.end(), {path, remote(name)});
-    io::must_run(name_, words);
-}
-
-bool RsyncTarget::has_directory(const std::string& name) {
-    const std::string directory = io::shell_quoted(path_ + "/" + name);
-    return !on_host(fmt::format("if [ -d {0} ]; then ls -A {0}; fi", directory)).empty();
-}
-
-void RsyncTarget::rename(const std::string& from, const std::string& to) {
-    const std::string parent = io::parent_of(to);
-    on_host(fmt::format("cd {} && {{ {}mkdir -p {} && mv -T {} {}; }}", io::shell_quoted(path_),
-                        refuse_links(parent), io::shell_quoted(parent), io::shell_quoted(from),
-                        io::shell_quoted(to)));
-}
-
-void RsyncTarget::remove_step(const std::string& name) {
-    const std::string aside = name + std::string(ckpt::removal_mark);
-    on_host(fmt::format("cd {0} && rm -rf {2} && mv -T {1} {2} && rm -rf {2}",
-                        io::shell_quoted(path_), io::shell_quoted(name), io::shell_quoted(aside)));
-}
-
-bool RsyncTarget::same_bytes(const std::string& path) {
-    auto words = rsync_;
-    words.insert(words.end(),
-                 {"-n", "-c", "--itemize-changes", "--no-times", "--no-perms", "--omit-dir-times",
-                  "--delete", path + "/", remote(io::base_name(path)) + "/"});
-    return io::must_run(name_, words).empty();
-}
-
-std::string RsyncTarget::remote(const std::string& name) const {
-    return host_ + ":" + path_ + (name.empty() ? "" : "/" + name);
-}
-
-std::string RsyncTarget::on_host(const std::string& command) const {
-    std::vector<std::string> words;
-    for (size_t begin = 0; begin < ssh_.size();) {
-        const size_t end = std::min(ssh_.find(' ', begin), ssh_.size());
-        if (end > begin) words.push_back(ssh_.substr(begin, end - begin));
-        begin = end + 1;
-    }
-    words.push_back(host_);
-    words.push_back(command);
-    return io::must_run(name_, words);
+std::unique_ptr<SyncTarget> rsync_target(const std::string& name, std::optional<i64> rate) {
+    return std::make_unique<RsyncTarget>(name, rate);
 }
 
 }  // namespace lm::sync

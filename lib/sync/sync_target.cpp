@@ -7,9 +7,6 @@
 #include "io/file.hpp"
 #include "io/output_place.hpp"
 #include "io/program.hpp"
-#include "sync/path_target.hpp"
-#include "sync/rclone_target.hpp"
-#include "sync/rsync_target.hpp"
 
 namespace lm::sync {
 namespace {
@@ -36,13 +33,13 @@ std::unique_ptr<SyncTarget> SyncTarget::open(const std::string& name,
         case TargetKind::path:
             break;
         case TargetKind::rsync:
-            return std::make_unique<RsyncTarget>(name, bytes_per_second);
+            return rsync_target(name, bytes_per_second);
         case TargetKind::rclone:
-            return std::make_unique<RcloneTarget>(name, bytes_per_second);
+            return rclone_target(name, bytes_per_second);
     }
     io::refuse_file_as_parent(name);
     io::make_directories(name);
-    return std::make_unique<PathTarget>(name, bytes_per_second);
+    return path_target(name, bytes_per_second);
 }
 
 bool SyncTarget::programs_show_progress() const {

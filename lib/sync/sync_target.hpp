@@ -69,4 +69,10 @@ class SyncTarget {
     std::function<void(i64 done, i64 total)> progress_;
 };
 
+// The targets that SyncTarget::open() chooses from. `rate`: the largest number of bytes per second;
+// nullopt: no limit.
+std::unique_ptr<SyncTarget> path_target(const std::string& path, std::optional<i64> rate);
+std::unique_ptr<SyncTarget> rsync_target(const std::string& name, std::optional<i64> rate);
+std::unique_ptr<SyncTarget> rclone_target(const std::string& name, std::optional<i64> rate);
+
 }  // namespace lm::sync

@@ -9,7 +9,6 @@
 #include "ckpt/support.hpp"
 #include "support/catch.hpp"
 #include "support/temp_dir.hpp"
-#include "sync/rclone_target.hpp"
 
 using namespace lm;
 using namespace lm::sync;
@@ -80,10 +79,10 @@ TEST_CASE("a step at a path has the bytes of its source, until they change") {
 }
 
 TEST_CASE("a comparison by rclone that fails is an error, not a difference") {
-    RcloneTarget target("store:run", std::nullopt);
+    const auto target = rclone_target("store:run", std::nullopt);
     const auto same_after = [&](const std::string& script) {
         const FakeRclone rclone(script);
-        return target.same_bytes("c/global_step7");
+        return target->same_bytes("c/global_step7");
     };
     CHECK(same_after("echo '= a'"));
     for (const char* mark : {"*", "+", "-"}) {
