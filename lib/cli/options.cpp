@@ -178,36 +178,35 @@ void Options::flag_off(std::string_view names, bool* target, std::string help) {
     impl_->add(std::move(option), [target](const std::string&, const Values&) { *target = false; });
 }
 
-#define LM_DEFINE_VALUE(type)                                                             \
-    void Options::value(std::string_view names, type* target, std::string metavar,        \
-                        std::string help) {                                               \
-        impl_->add_value(names, std::move(metavar), std::move(help), text_of(*target), 1, \
-                         apply_one(target));                                              \
-        impl_->table.back().is_text = is_text<type>;                                      \
-    }
-LM_DEFINE_VALUE(i64)
-LM_DEFINE_VALUE(double)
-LM_DEFINE_VALUE(std::string)
-LM_DEFINE_VALUE(Bytes)
-LM_DEFINE_VALUE(Duration)
-LM_DEFINE_VALUE(std::optional<i64>)
-LM_DEFINE_VALUE(std::optional<double>)
-LM_DEFINE_VALUE(std::optional<std::string>)
-LM_DEFINE_VALUE(std::optional<Bytes>)
-LM_DEFINE_VALUE(std::optional<Duration>)
-#undef LM_DEFINE_VALUE
+template <typename T>
+void Options::value(std::string_view names, T* target, std::string metavar, std::string help) {
+    impl_->add_value(names, std::move(metavar), std::move(help), text_of(*target), 1,
+                     apply_one(target));
+    impl_->table.back().is_text = is_text<T>;
+}
+template void Options::value(std::string_view, i64*, std::string, std::string);
+template void Options::value(std::string_view, double*, std::string, std::string);
+template void Options::value(std::string_view, std::string*, std::string, std::string);
+template void Options::value(std::string_view, Bytes*, std::string, std::string);
+template void Options::value(std::string_view, Duration*, std::string, std::string);
+template void Options::value(std::string_view, std::optional<i64>*, std::string, std::string);
+template void Options::value(std::string_view, std::optional<double>*, std::string, std::string);
+template void Options::value(std::string_view, std::optional<std::string>*, std::string,
+                             std::string);
+template void Options::value(std::string_view, std::optional<Bytes>*, std::string, std::string);
+template void Options::value(std::string_view, std::optional<Duration>*, std::string, std::string);
 
-#define LM_DEFINE_VALUES(type)                                                                   \
-    void Options::values(std::string_view names, std::vector<type>* target, std::string metavar, \
-                         std::string help) {                                                     \
-        impl_->add_value(names, std::move(metavar), std::move(help), text_of(*target),           \
-                         Option::any_number, apply_all(target));                                 \
-        impl_->table.back().is_text = is_text<type>;                                             \
-    }
-LM_DEFINE_VALUES(std::string)
-LM_DEFINE_VALUES(i64)
-LM_DEFINE_VALUES(double)
-#undef LM_DEFINE_VALUES
+template <typename T>
+void Options::values(std::string_view names, std::vector<T>* target, std::string metavar,
+                     std::string help) {
+    impl_->add_value(names, std::move(metavar), std::move(help), text_of(*target),
+                     Option::any_number, apply_all(target));
+    impl_->table.back().is_text = is_text<T>;
+}
+template void Options::values(std::string_view, std::vector<std::string>*, std::string,
+                              std::string);
+template void Options::values(std::string_view, std::vector<i64>*, std::string, std::string);
+template void Options::values(std::string_view, std::vector<double>*, std::string, std::string);
 
 void Options::values_added(std::string_view names, std::vector<std::string>* target,
                            std::string metavar, std::string help) {

@@ -77,28 +77,13 @@ class Options {
     // of at least 0: 5_000_000, 5M, 300B.
     void flag(std::string_view names, bool* target, std::string help);
     void flag_off(std::string_view names, bool* target, std::string help);  // sets *target to false
-    void value(std::string_view names, i64* target, std::string metavar, std::string help);
-    void value(std::string_view names, double* target, std::string metavar, std::string help);
-    void value(std::string_view names, std::string* target, std::string metavar, std::string help);
-    void value(std::string_view names, Bytes* target, std::string metavar, std::string help);
-    void value(std::string_view names, Duration* target, std::string metavar, std::string help);
-    void value(std::string_view names, std::optional<i64>* target, std::string metavar,
-               std::string help);
-    void value(std::string_view names, std::optional<double>* target, std::string metavar,
-               std::string help);
-    void value(std::string_view names, std::optional<std::string>* target, std::string metavar,
-               std::string help);
-    void value(std::string_view names, std::optional<Bytes>* target, std::string metavar,
-               std::string help);
-    void value(std::string_view names, std::optional<Duration>* target, std::string metavar,
-               std::string help);
+    // T is i64, double, std::string, Bytes, Duration, or std::optional of one of them.
+    template <typename T>
+    void value(std::string_view names, T* target, std::string metavar, std::string help);
     // Declares an option with one or more values. A later occurrence replaces the values of an
-    // earlier one.
-    void values(std::string_view names, std::vector<std::string>* target, std::string metavar,
-                std::string help);
-    void values(std::string_view names, std::vector<i64>* target, std::string metavar,
-                std::string help);
-    void values(std::string_view names, std::vector<double>* target, std::string metavar,
+    // earlier one. T is std::string, i64 or double.
+    template <typename T>
+    void values(std::string_view names, std::vector<T>* target, std::string metavar,
                 std::string help);
     // Declares an option with one or more values. A later occurrence appends to the values of an
     // earlier one.
