@@ -43,4 +43,8 @@ std::string timeout_text(const std::string& operation, i64 number, std::vector<R
                        details);
 }
 
+double time_until_asking(double timeout_s, int member) {
+    return timeout_s + std::min(member * 0.05, 10.0);
+}
+
 }  // namespace lm::comm

@@ -29,4 +29,9 @@ struct RankStatus {
 std::string timeout_text(const std::string& operation, i64 number, std::vector<RankStatus> statuses,
                          int n_ranks, double waited_s);
 
+// Returns how long member `member` of a group waits for an operation before it asks the other
+// members for their status: `timeout_s` and a delay. Members begin to ask 0.05 s apart, and all
+// within 10 s, so that a large job is not flooded with questions.
+double time_until_asking(double timeout_s, int member);
+
 }  // namespace lm::comm

@@ -3,7 +3,6 @@
 
 #include "base/error.hpp"
 #include "comm/self/group.hpp"
-#include "comm/self/silent_group.hpp"
 
 namespace lm::parallel {
 

@@ -30,7 +30,7 @@ struct Grid {
 Grid single();
 
 // Returns the grid of rank `rank` of the layout. Its groups have the sizes of the layout, but move
-// no data (comm/self/silent_group.hpp). Not collective.
+// no data (comm::SilentGroup). Not collective.
 Grid silent_grid(const spec::ParallelConfig& parallel, i64 rank);
 
 // Splits `world` into the groups of this rank. Throws Error(usage) unless `world` has as many ranks

@@ -15,7 +15,6 @@
 #include "base/machine.hpp"
 #include "base/threads.hpp"
 #include "comm/flight_dump.hpp"
-#include "comm/mpi/group.hpp"
 #include "comm/mpi/plugin.hpp"
 
 namespace lm::comm {
@@ -99,7 +98,7 @@ void MpiWorld::join() {
     choose_spin();
     MPI_Comm comm = MPI_COMM_NULL;
     check_mpi(MPI_Comm_dup(MPI_COMM_WORLD, &comm), "MPI_Comm_dup");
-    group_ = std::make_unique<MpiGroup>(*this, comm, "world", u64{1});
+    group_ = mpi_group(*this, comm);
     group_->record_to(options_.recorder);
     answering_ = start_thread([this] { answer_questions(); });
 }

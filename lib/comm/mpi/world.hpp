@@ -106,4 +106,7 @@ class MpiWorld final : public Launch {
     std::thread answering_;
 };
 
+// Returns the group of all ranks of `world`. Takes ownership of `comm`.
+std::unique_ptr<Group> mpi_group(MpiWorld& world, MPI_Comm comm);
+
 }  // namespace lm::comm

@@ -44,4 +44,22 @@ inline std::unique_ptr<Group> self(std::string name) {
     return std::make_unique<SelfGroup>(std::move(name));
 }
 
+// A group with one member that reports the size of another group. Every operation completes at once
+// and moves no data, so the memory of its result keeps the old values. With such groups, one
+// process runs the training step of one rank of a layout without the other ranks
+// (train/start/run.cpp).
+class SilentGroup final : public Group {
+  public:
+    SilentGroup(std::string name, int rank, int size) : Group(std::move(name), rank, size) {}
+    void abort(const std::string&) noexcept override {}
+
+  protected:
+    i64 start(const Operation&) override { return 0; }
+    void wait(i64) override {}
+    bool done(i64) override { return true; }
+    std::unique_ptr<Group> make_part(int, int, std::string part_name) override {
+        return std::make_unique<SilentGroup>(std::move(part_name), rank(), size());
+    }
+};
+
 }  // namespace lm::comm

@@ -12,7 +12,6 @@
 #include "base/log.hpp"
 #include "base/threads.hpp"
 #include "comm/flight_dump.hpp"
-#include "comm/tcp/group.hpp"
 #include "comm/tcp/proof.hpp"
 #include "comm/tcp/token_file.hpp"
 
@@ -41,7 +40,7 @@ void TcpWorld::join() {
     } else {
         socket_ = join_hub(meeting_, deadline);
     }
-    group_ = std::make_unique<TcpGroup>(*this, 0, rank(), size(), "world");
+    group_ = tcp_group(*this);
     group_->record_to(options_.recorder);
     thread_ = start_thread([this] { read(); });
 }

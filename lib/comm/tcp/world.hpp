@@ -115,4 +115,7 @@ class TcpWorld final : public Launch {
     std::thread thread_;
 };
 
+// Returns the group of all ranks of `world`, with the hub's number 0.
+std::unique_ptr<Group> tcp_group(TcpWorld& world);
+
 }  // namespace lm::comm
