@@ -16,24 +16,6 @@ namespace {
 
 constexpr size_t hex_digits = 32;
 
-// Sends texts[r] from member 0 to member r. Returns the text that this rank has received.
-std::string scatter(comm::Group& group, const std::vector<std::string>& texts) {
-    if (group.rank() != 0) {
-        i64 n = 0;
-        group.receive({&n, DType::int64, {1}}, 0);
-        std::string text(static_cast<size_t>(n), '\0');
-        group.receive({text.data(), DType::uint8, {n}}, 0);
-        return text;
-    }
-    for (int member = 1; member < group.size(); ++member) {
-        std::string text = texts[static_cast<size_t>(member)];
-        i64 n = std::ssize(text);
-        group.send({&n, DType::int64, {1}}, member);
-        group.send({text.data(), DType::uint8, {n}}, member);
-    }
-    return texts.front();
-}
-
 }  // namespace
 
 std::unique_ptr<NodeFiles> NodeFiles::plan(comm::Group& world, std::unique_ptr<comm::Group> node,
@@ -47,11 +29,12 @@ std::unique_ptr<NodeFiles> NodeFiles::plan(comm::Group& world, std::unique_ptr<c
         own.files.push_back(std::move(share.file));
     }
     std::vector<ckpt::IndexPart> plans = files->gather_plans(std::move(own));
-    std::vector<std::string> answers;
+    std::string answers;
     if (files->leads()) answers = files->place(std::move(plans));
-    const std::string answer = scatter(*files->node_, answers);
-    const io::Json document = io::parse_json(answer, "the places in the files of a node");
-    for (const auto& [name, numbers] : document.items()) {
+    answers = parallel::broadcast_text(*files->node_, answers);
+    const io::Json document = io::parse_json(answers, "the places in the files of a node");
+    for (const auto& [name, numbers] :
+         document[static_cast<size_t>(files->node_->rank())].items()) {
         files->places_[name].shift = numbers[0].get<i64>();
         files->places_[name].file_size = numbers[1].get<i64>();
     }
@@ -94,8 +77,8 @@ std::vector<ckpt::IndexPart> NodeFiles::gather_plans(ckpt::IndexPart own) {
 }
 
 // Places the shares of all ranks of the node in their files, and sets part_ and digests_. Returns
-// for each rank the places of its shares as JSON: {FILE: [shift, size of the file], ...}.
-std::vector<std::string> NodeFiles::place(std::vector<ckpt::IndexPart> plans) {
+// the places of the shares of each rank as JSON: [{FILE: [shift, size of the file], ...}, ...].
+std::string NodeFiles::place(std::vector<ckpt::IndexPart> plans) {
     struct Share {
         size_t member;
         ckpt::DataFile* file;
@@ -106,7 +89,7 @@ std::vector<std::string> NodeFiles::place(std::vector<ckpt::IndexPart> plans) {
             by_name[file.name].push_back({member, &file});
         }
     }
-    std::vector<io::OrderedJson> answers(plans.size(), io::OrderedJson::object());
+    io::OrderedJson answers(plans.size(), io::OrderedJson::object());
     digests_.resize(plans.size());
     part_.writer = number_;
     for (const auto& [name, shares] : by_name) {
@@ -130,9 +113,7 @@ std::vector<std::string> NodeFiles::place(std::vector<ckpt::IndexPart> plans) {
         // has no share in the file.
         if (!answers[0].contains(name)) answers[0][name] = {0, whole.size};
     }
-    std::vector<std::string> texts;
-    for (const io::OrderedJson& answer : answers) texts.push_back(answer.dump());
-    return texts;
+    return answers.dump();
 }
 
 std::string NodeFiles::write(const std::string& directory,

@@ -84,7 +84,7 @@ class NodeFiles {
         : world_(world), node_(std::move(node)), tensors_(std::move(tensors)) {}
     void split_leaders();
     std::vector<ckpt::IndexPart> gather_plans(ckpt::IndexPart own);
-    std::vector<std::string> place(std::vector<ckpt::IndexPart> plans);
+    std::string place(std::vector<ckpt::IndexPart> plans);
     void accept_digests(int member, const std::string& digests);
     void gather_digests(SaveReport& own);
 

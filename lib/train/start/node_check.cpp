@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <cmath>
 #include <memory>
-#include <sstream>
 #include <utility>
 
 #include "base/clock.hpp"
@@ -13,9 +12,11 @@
 #include "cluster/node_outliers.hpp"
 #include "io/file.hpp"
 #include "io/json.hpp"
+#include "io/lines.hpp"
 #include "io/path.hpp"
 #include "parallel/hosts.hpp"
 #include "parallel/together.hpp"
+#include "train/save/save_report.hpp"
 
 namespace lm::train {
 namespace {
@@ -96,27 +97,6 @@ double network_gbps(comm::Group& hosts) {
     return best;
 }
 
-// Returns on member 0 the lines of all members, in the order of the members; on another member the
-// lines of its subtree. The members form a binomial tree, in which a member has at most
-// ceil(log2(n)) children. `line` ends with a newline. Collective.
-std::string gather_lines(comm::Group& group, std::string line) {
-    for (int distance = 1; distance < group.size(); distance *= 2) {
-        i64 size = static_cast<i64>(line.size());
-        if ((group.rank() & distance) != 0) {
-            group.send({&size, DType::int64, {1}}, group.rank() - distance);
-            group.send({line.data(), DType::uint8, {size}}, group.rank() - distance);
-            break;
-        }
-        const int child = group.rank() + distance;
-        if (child >= group.size()) continue;
-        group.receive({&size, DType::int64, {1}}, child);
-        std::string more(static_cast<size_t>(size), '\0');
-        group.receive({more.data(), DType::uint8, {size}}, child);
-        line += more;
-    }
-    return line;
-}
-
 // Returns the speeds that the ranks of this host have measured, in the order of the ranks; an empty
 // list if no rank of the job has measured a GPU. `own`: the speeds of this rank's GPUs. A shorter
 // list than the longest of the job is filled with zeros. Collective.
@@ -156,10 +136,11 @@ HostSamples sample_nodes(comm::Group& world, const std::vector<std::string>& dir
 std::vector<cluster::NodeSample> exchange_samples(comm::Group& hosts, cluster::NodeSample own) {
     own.clock_skew_s = clock_skew_s(hosts);
     if (!hosts.relays_messages()) own.network_gbps = network_gbps(hosts);
-    std::istringstream lines(gather_lines(hosts, io::json_line(cluster::to_json(own))));
+    SaveReport report{.text = io::json_line(cluster::to_json(own))};
+    join_reports(hosts, report);
     std::vector<cluster::NodeSample> samples;
     if (hosts.rank() != 0) return samples;
-    for (std::string line; std::getline(lines, line);) {
+    for (const std::string_view line : io::lines_of(report.text)) {
         samples.push_back(
             cluster::node_sample_from_json(io::parse_json(line, "node check"), "node check"));
     }
