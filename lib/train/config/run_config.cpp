@@ -2,6 +2,7 @@
 #include "train/config/run_config.hpp"
 
 #include <algorithm>
+#include <initializer_list>
 
 #include "base/bounds.hpp"
 #include "base/error.hpp"
@@ -10,15 +11,168 @@
 #include "ckpt/history/steps.hpp"
 #include "config/deepspeed.hpp"
 #include "config/rank_counts.hpp"
+#include "config/schedule_flags.hpp"
 #include "cost/nccl.hpp"
 #include "optim/schedule_summary.hpp"
 #include "spec/pipeline_schedule.hpp"
 #include "train/config/run_data.hpp"
-#include "train/config/schedule_request.hpp"
-#include "train/config/unused_flags.hpp"
 
 namespace lm::train {
 namespace {
+
+using Names = std::initializer_list<std::string_view>;
+
+class Given {
+  public:
+    explicit Given(const config::TrainFlags& flags) : names_(flags.model.given) {}
+
+    void refuse(bool used, Names names, std::string_view owner) const {
+        for (const std::string_view name : names) {
+            if (!used && names_.contains(name)) usage_error(name, "needs {}", owner);
+        }
+    }
+    bool has(std::string_view name) const { return names_.contains(name); }
+    void ignore(bool used, Names names, std::string_view why) const {
+        for (const std::string_view name : names) {
+            if (!used && names_.contains(name)) note("{}: ignored: {}", name, why);
+        }
+    }
+
+  private:
+    const cli::GivenNames& names_;
+};
+
+void check_curriculum(const Given& given, const config::CurriculumFlags& curriculum) {
+    given.refuse(
+        !curriculum.type.empty(),
+        {"--curriculum-schedule", "--curriculum-min-difficulty", "--curriculum-max-difficulty",
+         "--curriculum-total-steps", "--curriculum-difficulty-step", "--curriculum-root-degree",
+         "--curriculum-difficulties", "--curriculum-max-steps"},
+        "--curriculum-learning-type");
+    const bool discrete = curriculum.schedule == "fixed_discrete";
+    given.refuse(discrete, {"--curriculum-difficulties", "--curriculum-max-steps"},
+                 "--curriculum-schedule fixed_discrete");
+    given.refuse(!discrete,
+                 {"--curriculum-min-difficulty", "--curriculum-max-difficulty",
+                  "--curriculum-total-steps", "--curriculum-difficulty-step"},
+                 "--curriculum-schedule fixed_linear or fixed_root");
+    given.refuse(curriculum.schedule == "fixed_root", {"--curriculum-root-degree"},
+                 "--curriculum-schedule fixed_root");
+}
+
+// For a given flag without effect, throws Error(usage) if only lm-train has this flag or if
+// Megatron also refuses it; otherwise prints a note. Call it before a DeepSpeed configuration is
+// applied. `on_gpus`: the run computes on GPUs.
+void check_unused_flags(const config::TrainFlags& flags, bool on_gpus) {
+    const Given given(flags);
+    check_curriculum(given, flags.schedule.curriculum);
+    given.ignore(on_gpus,
+                 {"--attention-backend", "--allow-tf32", "--autotune", "--tensor-comm-sms"},
+                 "this run computes on the CPU");
+    given.ignore(!flags.device.deterministic_mode, {"--autotune"},
+                 "--deterministic-mode uses the first algorithm that cuBLASLt proposes");
+    if (on_gpus && flags.device.deterministic_mode && flags.device.attention_backend == "fused") {
+        note(
+            "--attention-backend fused: ignored: --deterministic-mode uses lm-train's attention "
+            "kernels instead of cuDNN's");
+    }
+    if (on_gpus && (flags.device.attention_backend == "unfused" ||
+                    flags.device.attention_backend == "local")) {
+        note("--attention-backend {}: ignored: attention is always a fused kernel",
+             flags.device.attention_backend);
+    }
+    given.refuse(!flags.checkpoints.save.empty(),
+                 {"--save-failures", "--save-retry", "--async-save-buffer"}, "--save DIR");
+    given.refuse(!flags.logging.codecarbon_dir.empty(),
+                 {"--codecarbon-intensity", "--codecarbon-country", "--codecarbon-cpu-power"},
+                 "--codecarbon-dir DIR");
+    given.refuse(!flags.data.paths.data_path.empty() || !flags.data.blend_file.empty() ||
+                     flags.data.mock_data,
+                 {"--split"}, "--data-path");
+    given.ignore(flags.schedule.lr_decay_style == "WSD",
+                 {"--lr-wsd-decay-style", "--lr-wsd-decay-samples", "--lr-wsd-decay-iters"},
+                 "it has an effect with --lr-decay-style WSD only");
+    given.ignore(flags.data.order != "stateless", {"--data-cache-path"},
+                 "--data-order stateless has no index");
+    given.ignore(flags.precision.fp16 || !flags.deepspeed_config.empty(),
+                 {"--loss-scale", "--initial-loss-scale", "--min-loss-scale", "--loss-scale-window",
+                  "--hysteresis"},
+                 "only --fp16 scales the loss");
+    given.ignore(
+        !given.has("--loss-scale"),
+        {"--initial-loss-scale", "--min-loss-scale", "--loss-scale-window", "--hysteresis"},
+        "--loss-scale sets a fixed scale");
+    given.ignore(flags.parallel.tensor > 1, {"--sequence-parallel"},
+                 "it has an effect with --tensor-model-parallel-size above 1 only");
+}
+
+std::optional<optim::Curriculum> curriculum_of(const config::CurriculumFlags& flags,
+                                               i64 seq_length) {
+    if (flags.type.empty()) return std::nullopt;
+    optim::Curriculum curriculum;
+    curriculum.from_deepspeed = flags.from_deepspeed;
+    curriculum.kind = optim::parse_curriculum_kind(
+        flags.from_deepspeed ? "curriculum_learning: schedule_type" : "--curriculum-schedule",
+        flags.schedule);
+    if (curriculum.kind == optim::Curriculum::Kind::fixed_discrete) {
+        curriculum.lengths = flags.difficulties;
+        curriculum.max_steps = flags.max_steps;
+        return curriculum;
+    }
+    const auto needed = [](std::string_view flag, const std::optional<i64>& value) {
+        if (!value) usage_error(flag, "is missing: --curriculum-learning-type needs it");
+        return *value;
+    };
+    curriculum.min = needed("--curriculum-min-difficulty", flags.min_difficulty);
+    curriculum.max = flags.max_difficulty.value_or(seq_length);
+    curriculum.total_steps = needed("--curriculum-total-steps", flags.total_steps);
+    curriculum.difficulty_step = flags.difficulty_step;
+    curriculum.root_degree = flags.root_degree;
+    return curriculum;
+}
+
+// Returns the request. Throws Error(usage) that names a flag with an invalid value, or a missing
+// flag that another flag needs.
+optim::ScheduleRequest schedule_request(const config::ScheduleFlags& flags, i64 seq_length) {
+    optim::ScheduleRequest request;
+    request.seq_length = seq_length;
+    request.ramp = config::batch_ramp(flags, seq_length);
+    request.train_samples = flags.train_samples;
+    request.train_iters = flags.train_iters;
+    request.train_tokens = flags.train_tokens;
+    request.lr = flags.lr;
+    request.min_lr = flags.min_lr;
+    request.decay_style = optim::parse_decay_style(flags.lr_decay_style);
+    request.decoupled_lr = flags.decoupled_lr;
+    request.decoupled_min_lr = flags.decoupled_min_lr;
+    request.start_weight_decay = flags.start_weight_decay;
+    request.end_weight_decay = flags.end_weight_decay;
+    request.weight_decay_style = optim::parse_weight_decay_style(flags.weight_decay_style);
+    request.warmup_samples = flags.lr_warmup_samples;
+    request.warmup_iters = flags.lr_warmup_iters;
+    request.warmup_fraction = flags.lr_warmup_fraction;
+    request.warmup_init = flags.lr_warmup_init;
+    request.anneal_style = optim::parse_anneal_style(flags.lr_wsd_decay_style);
+    request.anneal_samples = flags.lr_wsd_decay_samples;
+    request.anneal_iters = flags.lr_wsd_decay_iters;
+    request.decay_samples = flags.lr_decay_samples;
+    request.decay_iters = flags.lr_decay_iters;
+    request.decay_tokens = flags.lr_decay_tokens;
+    request.curriculum = curriculum_of(flags.curriculum, seq_length);
+    return request;
+}
+
+// Returns a problem for each missing flag that every training needs: its length and --lr.
+std::vector<std::string> missing_schedule_flags(const config::ScheduleFlags& flags) {
+    std::vector<std::string> problems;
+    if (!flags.train_samples && !flags.train_iters && !flags.train_tokens) {
+        problems.emplace_back(
+            "--train-samples: the length of the training is missing: give --train-samples, "
+            "--train-iters or --train-tokens");
+    }
+    if (!flags.lr) problems.emplace_back("--lr: the maximum learning rate is missing");
+    return problems;
+}
 
 void check_energy(const config::LoggingFlags& flags) {
     check_at_least("--codecarbon-intensity", flags.codecarbon_intensity, 0);

@@ -6,7 +6,7 @@
 #include "train/log/benchmark_report.hpp"
 #include "train/log/pace.hpp"
 #include "train/log/straggler.hpp"
-#include "train/loop/loop_parts.hpp"
+#include "train/loop/loop.hpp"
 
 namespace lm::train {
 

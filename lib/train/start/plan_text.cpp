@@ -1,18 +1,26 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "train/start/plan_text.hpp"
 
+#include <dnnl.h>
 #include <fmt/format.h>
+#include <gnu/libc-version.h>
 
 #include <algorithm>
+#include <functional>
 #include <ranges>
 
+#include "base/hash.hpp"
+#include "base/host_list.hpp"
+#include "base/launcher.hpp"
 #include "base/printable.hpp"
 #include "base/units.hpp"
+#include "base/version.hpp"
+#include "comm/operation.hpp"
 #include "cost/formulas.hpp"
 #include "cost/nccl.hpp"
 #include "optim/schedule_summary.hpp"
+#include "parallel/grid.hpp"
 #include "train/save/save_room.hpp"
-#include "train/start/layout_text.hpp"
 
 namespace lm::train {
 namespace {
@@ -45,6 +53,87 @@ std::string kind_text(const spec::ModelConfig& model) {
     if (!model.linear_bias)
         text += model.qkv_bias ? ", biases of query, key and value" : ", no biases";
     return text;
+}
+
+std::string ranks_where(const spec::ParallelConfig& parallel,
+                        const std::function<bool(const spec::Coordinates&)>& holds) {
+    const i64 n_ranks = parallel.n_ranks();
+    std::vector<int> ranks;
+    for (i64 rank = 0; rank < n_ranks; ++rank) {
+        if (holds(spec::coordinates_of(parallel, rank))) {
+            ranks.push_back(static_cast<int>(rank));
+        }
+    }
+    return comm::ranks_text(ranks, static_cast<int>(n_ranks));
+}
+
+// Returns "7" or "0-5".
+std::string span_text(i64 begin, i64 end) {
+    if (end <= begin) return "none";
+    return end - begin == 1 ? fmt::format("{}", begin) : fmt::format("{}-{}", begin, end - 1);
+}
+
+std::string stage_text(const spec::ModelConfig& model, const spec::ParallelConfig& parallel,
+                       i64 stage) {
+    std::string text;
+    for (i64 chunk = 0; chunk < parallel.n_chunks; ++chunk) {
+        const spec::ModelPart part = spec::model_part(model, parallel, stage, chunk);
+        if (part.embedding) text += "embedding, ";
+        text += fmt::format("layer{} {}, ", part.end_layer - part.first_layer == 1 ? "" : "s",
+                            span_text(part.first_layer, part.end_layer));
+        if (part.head) text += "head, ";
+    }
+    return text.substr(0, text.size() - 2);
+}
+
+i64 fullest_bytes(const RunConfig& config, i64 stage) {
+    const TrainerConfig& trainer = config.trainer;
+    const cost::StepShape step{trainer.micro_batch, trainer.model.seq_length,
+                               trainer.n_micro_batches};
+    i64 most = 0;
+    for (i64 tp = 0; tp < trainer.parallel.tp; ++tp) {
+        most = std::max(most, cost::plan_memory(trainer.model, trainer.parallel, step,
+                                                trainer.precision, trainer.processor(), tp, stage)
+                                  .total());
+    }
+    return most;
+}
+
+struct LayoutLine {
+    std::string what;  // label: "stage 0"
+    std::string text;  // "ranks 0-3 of 8: embedding, layers 0-5; 1.2 GiB"
+};
+
+// Returns the lines of the layout. Layers, heads and rows count from 0, as in tensor names. The
+// line of a stage states the size of the largest memory plan among its tensor ranks.
+std::vector<LayoutLine> describe_layout(const RunConfig& config) {
+    const spec::ModelConfig& model = config.trainer.model;
+    const spec::ParallelConfig& parallel = config.trainer.parallel;
+    std::vector<LayoutLine> lines;
+    for (i64 stage = 0; stage < parallel.pp; ++stage) {
+        lines.push_back(
+            {fmt::format("stage {}", stage),
+             fmt::format("{}: {}; {}",
+                         ranks_where(parallel, [stage](const auto& at) { return at.pp == stage; }),
+                         stage_text(model, parallel, stage),
+                         human_size(fullest_bytes(config, stage)))});
+    }
+    for (i64 tp = 0; parallel.tp > 1 && tp < parallel.tp; ++tp) {
+        const spec::TensorShare share = spec::tensor_share(model, parallel, tp);
+        const spec::HeadShare heads = spec::head_share(model, model.layer(0), parallel, tp);
+        i64 first_ffn = 0;
+        for (i64 before = 0; before < tp; ++before) {
+            first_ffn += spec::tensor_share(model, parallel, before).ffn;
+        }
+        lines.push_back(
+            {fmt::format("tensor {}", tp),
+             fmt::format("{}: heads {}, ffn {}, vocabulary {}",
+                         ranks_where(parallel, [tp](const auto& at) { return at.tp == tp; }),
+                         span_text(heads.first_head, heads.first_head + heads.n_heads),
+                         span_text(first_ffn, first_ffn + share.ffn),
+                         span_text(share.vocab_start, share.vocab_start + share.n_vocab))});
+    }
+    return lines;
 }
 
 void add_model(std::string& plan, const spec::ModelConfig& model,
@@ -223,6 +312,27 @@ void add_checkpoints(std::string& plan, const RunConfig& config) {
          most.on_disk, human_size(most.on_disk * each));
 }
 
+std::string launcher_name() {
+    const Launched launched = launched_by(
+        {Launcher::open_mpi, Launcher::pmi, Launcher::pmix, Launcher::torchrun, Launcher::slurm});
+    const std::string job = slurm_job().empty() ? "" : fmt::format(", Slurm job {}", slurm_job());
+    switch (launched.by) {
+        case Launcher::none:
+            return "no launcher" + job;
+        case Launcher::open_mpi:
+            return "mpirun" + job;
+        case Launcher::pmi:
+            return (launched.in_slurm_step ? "srun --mpi=pmi2" : "mpiexec") + job;
+        case Launcher::pmix:
+            return "srun --mpi=pmix" + job;
+        case Launcher::torchrun:
+            return "torchrun" + job;
+        case Launcher::slurm:
+            return "srun" + job;
+    }
+    return "";
+}
+
 }  // namespace
 
 std::string describe_plan(const RunConfig& config, const data::DataSets& data) {
@@ -235,6 +345,49 @@ std::string describe_plan(const RunConfig& config, const data::DataSets& data) {
     add_memory(plan, config);
     add_checkpoints(plan, config);
     return plan;
+}
+
+std::string describe_start(const std::string& joined, const std::vector<std::string>& hosts) {
+    std::vector<std::string> names = hosts;
+    std::ranges::sort(names);
+    names.erase(std::unique(names.begin(), names.end()), names.end());
+    std::string text = fmt::format(" > {:<12} lm-train {}\n", "program", version());
+    text += fmt::format(" > {:<12} {}: {}\n", "started by", launcher_name(), joined);
+    text += fmt::format(" > {:<12} {}: {}\n", "hosts", names.size(), host_list(names));
+    const dnnl_version_t& dnnl = *dnnl_version();
+    return text + fmt::format(" > {:<12} glibc {}, oneDNN {}.{}.{}, fmt {}.{}.{}\n", "libraries",
+                              gnu_get_libc_version(), dnnl.major, dnnl.minor, dnnl.patch,
+                              FMT_VERSION / 10000, FMT_VERSION / 100 % 100, FMT_VERSION % 100);
+}
+
+std::string describe_cuda(const std::string& libraries) {
+    return fmt::format(" > {:<12} {}\n", "GPU software", libraries);
+}
+
+std::string describe_devices(const device::Device& device, comm::Group& world) {
+    std::string name = device.name();  // "cuda:3 (NVIDIA H100)": the index differs between ranks
+    if (const size_t index = name.find(':'); index < name.find(" (")) {
+        name.erase(index, name.find(" (") - index);
+    }
+    i64 own = static_cast<i64>(hash64(name) >> 1);
+    i64 first = own;
+    world.broadcast({&first, DType::int64, {1}}, 0);
+    i64 n_others = own != first ? 1 : 0;
+    world.all_reduce({&n_others, DType::int64, {1}});
+    const std::string others =
+        n_others > 0
+            ? fmt::format("rank 0; {} of {} ranks have another device", n_others, world.size())
+            : "each rank";
+    return fmt::format(" > {:<12} {} on {}\n", "devices", name, others);
+}
+
+std::string describe_memory(const device::Device& device, comm::Group& world) {
+    i64 own = device.allocated_bytes();
+    std::vector<i64> all(static_cast<size_t>(world.size()));
+    world.all_gather({&own, DType::int64, {1}}, {all.data(), DType::int64, {world.size()}});
+    const auto most = std::ranges::max_element(all);
+    return fmt::format(" > {:<12} {} ({} bytes) on rank {}, the largest of all ranks\n",
+                       "allocated", human_size(*most), *most, most - all.begin());
 }
 
 }  // namespace lm::train

@@ -10,6 +10,7 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <set>
 
 #include "base/clock.hpp"
 #include "base/log.hpp"
@@ -19,6 +20,8 @@
 #include "comm/flight_dump.hpp"
 #include "comm/watchdog.hpp"
 #include "cost/peak_flops.hpp"
+#include "data/sampling/batch.hpp"
+#include "io/file.hpp"
 #include "io/json.hpp"
 #include "parallel/hosts.hpp"
 #include "parallel/together.hpp"
@@ -26,18 +29,17 @@
 #include "train/config/run_json.hpp"
 #include "train/loop/job_end.hpp"
 #include "train/loop/loop.hpp"
+#include "train/loop/loop_rules.hpp"
 #include "train/resume/changes.hpp"
 #include "train/resume/pending_evaluation.hpp"
 #include "train/resume/start_count.hpp"
-#include "train/start/early_stop.hpp"
 #include "train/start/host_memory.hpp"
 #include "train/start/node_check.hpp"
 #include "train/start/open_device.hpp"
 #include "train/start/plan_text.hpp"
 #include "train/start/product_speed.hpp"
-#include "train/start/start_text.hpp"
+#include "train/step/trainer.hpp"
 #include "train/step/training_memory.hpp"
-#include "train/step/trial_step.hpp"
 
 namespace lm::train {
 namespace {
@@ -209,6 +211,56 @@ void describe_and_check_hosts(const RunConfig& config, device::Device& device,
                 own_product_tflops(config.trainer, device, world));
 }
 
+// Trial steps on a GPU. Before the GPUs of the ranks are connected, each rank runs the steps of its
+// place in the layout alone, on groups without other members. This is necessary because the first
+// use of an algorithm of cuBLASLt or of a plan of cuDNN may load code into the GPU, and loading may
+// wait until the GPU is idle. In a pipeline step the GPU may never become idle, because it waits
+// for a message that depends on this rank, so the job would hang.
+
+// The kinds of steps that a run makes.
+struct TrialSteps {
+    std::vector<i64> seq_lengths;      // sequence lengths of its training steps
+    i64 fewest_micro_batches = 1;      // micro-batches of the smallest step on a data-parallel rank
+    data::BatchOptions batch_options;  // the optional fields of its micro-batches
+};
+
+// Returns the numbers of micro-batches of the trial steps, a small and a large number. The first, a
+// middle and the last micro-batch of a step differ in the SMs that collectives reserve, and in
+// whether they add to earlier gradients, so the large number is at least 3 if the run has such
+// steps. A step of one micro-batch is another case, because the micro-batch is both the first and
+// the last. With interleaved stages, the number is a multiple of the number of stages.
+std::set<i64> trial_counts(const TrainerConfig& config, i64 fewest) {
+    const i64 unit = config.parallel.n_chunks > 1 ? config.parallel.pp : 1;
+    const i64 most = std::min(config.n_micro_batches, round_up(3, unit));
+    return {std::min(most, std::max(fewest, unit)), most};
+}
+
+// Runs every matrix product and every attention plan of the run on rank `rank` at least once.
+// Computes the gradients of trial steps for each sequence length, and an evaluation with the
+// model's length. Each product is planned for the SMs that the step leaves to it. Allocates the
+// memory of a trainer and releases it. Not collective.
+void run_trial_steps(const TrainerConfig& config, device::Device& device, i64 rank,
+                     const TrialSteps& steps) {
+    const auto trainer =
+        Trainer::allocate(config, device, parallel::silent_grid(config.parallel, rank));
+    const std::set<i64> counts = trial_counts(config, steps.fewest_micro_batches);
+    // The model's own length comes last, because the evaluation after this loop runs with that
+    // length.
+    std::vector<i64> lengths = steps.seq_lengths;
+    std::erase(lengths, config.model.seq_length);
+    lengths.push_back(config.model.seq_length);
+    for (const i64 length : lengths) {
+        trainer->set_seq_length(length);
+        const data::Batch batch(length, steps.batch_options);
+        RepeatedBatch batches(batch);
+        for (const i64 n : counts) trainer->compute_gradients(batches, n);
+    }
+    const data::Batch batch(config.model.seq_length, steps.batch_options);
+    RepeatedBatch batches(batch);
+    trainer->evaluate(batches, std::max(i64{2}, *counts.rbegin()));
+    device.synchronize();
+}
+
 // Returns the kinds of steps that the run makes when it continues after iteration `iterations`.
 TrialSteps trial_steps(const RunConfig& config, i64 iterations) {
     i64 fewest = config.schedule.ramp().global_batch;
@@ -218,6 +270,62 @@ TrialSteps trial_steps(const RunConfig& config, i64 iterations) {
     return {.seq_lengths = config.schedule.seq_lengths(iterations),
             .fewest_micro_batches = config.trainer.micro_batches_of(fewest),
             .batch_options = config.batch_options()};
+}
+
+// Returns on all ranks whether rank 0 finds the kill switch. Collective.
+bool kill_switch_exists(const std::string& path, comm::Group& world) {
+    if (path.empty()) return false;
+    i64 exists = world.rank() == 0 && io::exists(path) ? 1 : 0;
+    world.broadcast({&exists, DType::int64, {1}}, 0);
+    return exists != 0;
+}
+
+// Returns the progress in `checkpoint`. Returns zeros without a checkpoint and with --finetune.
+optim::Counters progress_in(const RunConfig& config,
+                            const std::optional<ckpt::Checkpoint>& checkpoint) {
+    if (!checkpoint || config.checkpoints.finetune) return {};
+    const ckpt::StepCounters& saved = checkpoint->manifest().counters;
+    return {.iteration = saved.iteration,
+            .samples = saved.consumed_samples,
+            .tokens = saved.consumed_tokens};
+}
+
+// Ends a run that has nothing to do, before a device is opened and weights are loaded. So a task of
+// a job array that starts after the end of the training takes only seconds.
+//
+// Returns the exit code when the kill switch exists, or when the training in `checkpoint` is
+// finished and no evaluation is pending. Before it returns a code, writes the reason to `status`
+// and `log`, with the generation that saved the step, because this run claims no generation.
+// Returns nullopt when the run must train. Collective.
+std::optional<Exit> stop_before_load(const RunConfig& config,
+                                     const std::optional<ckpt::Checkpoint>& checkpoint,
+                                     comm::Group& world, StatusFile& status, TrainingLog& log) {
+    const optim::Counters done = progress_in(config, checkpoint);
+    const i64 total = config.schedule.total_iterations();
+    std::string why;
+    Stop stop = Stop::no;
+    if (kill_switch_exists(config.stopping.kill_switch, world)) {
+        stop = Stop::kill_switch;
+        why = stop_note(stop, config.stopping, config.checkpoints, done.iteration, total);
+        note("{}", why);
+    } else if (config.schedule.finished(done) &&
+               !evaluation_is_pending(world, config.checkpoints.save, done.iteration)) {
+        stop = Stop::finished;
+        why = "the training is finished already";
+        note("{}, after iteration {}", why, done.iteration);
+    }
+    if (stop == Stop::no) return std::nullopt;
+    if (done.iteration > 0) {
+        const ckpt::Manifest& manifest = checkpoint->manifest();
+        status.resumed(done.iteration, done.samples);
+        status.claimed(manifest.run_id, manifest.generation);
+        log.claimed(manifest.run_id, manifest.generation);
+    }
+    status.stopping(why);
+    log.started(done, world.size());
+    if (done.iteration > 0) log.resumed(done);
+    log.stopped(done.iteration, exit_code(stop), why);
+    return exit_code(stop);
 }
 
 // Connects the ranks and allocates the trainer of this rank. Collective.
@@ -328,31 +436,26 @@ Exit train(const RunParts& run, const std::string& joined) {
     const bool evaluation_pending =
         evaluation_is_pending(world, config.checkpoints.save, progress.done.iteration);
     RefusedIterations refused = read_refused(config, data.identities, progress, world);
-    TrainingLoop loop({.config = config,
-                       .data = data.sets,
-                       .data_identities = data.identities,
-                       .world = world,
-                       .recorder = run.recorder,
-                       .device = *device,
-                       .trainer = *trainer,
-                       .loader = loader,
-                       .log = log,
-                       .status = run.status,
-                       .energy = energy.get(),
-                       .since_start = run.since_start,
-                       .job_end = job_end,
-                       .dump_requested = run.dump_requested},
-                      progress, evaluation_pending, std::move(refused));
-    loop.prepare_saves();
-    log.started(progress.done, world.size());
-    if (progress.done.iteration > 0) log.resumed(progress.done);
-    const Exit code = loop.run();
+    const LoopEnd ended = run_loop({.config = config,
+                                    .data = data.sets,
+                                    .data_identities = data.identities,
+                                    .world = world,
+                                    .recorder = run.recorder,
+                                    .device = *device,
+                                    .trainer = *trainer,
+                                    .loader = loader,
+                                    .log = log,
+                                    .status = run.status,
+                                    .energy = energy.get(),
+                                    .since_start = run.since_start,
+                                    .job_end = job_end,
+                                    .dump_requested = run.dump_requested},
+                                   progress, evaluation_pending, std::move(refused));
     // A start that ends with the exit code run_again and has made no step remains in the count of
     // starts without progress, because a job array repeats such a start.
-    const bool advances = loop.done().iteration > progress.done.iteration;
-    if (is_rank0 && counts_starts(config) && (advances || code != Exit::run_again))
+    if (is_rank0 && counts_starts(config) && (ended.advanced || ended.code != Exit::run_again))
         end_start_count(config.checkpoints.save);
-    return code;
+    return ended.code;
 }
 
 }  // namespace
