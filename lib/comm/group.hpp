@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // A group of ranks and its collectives, whose arguments are views. Backends: one rank alone
-// (comm/self), the threads of a process (comm/threads), MPI (comm/mpi), frames over TCP (comm/tcp)
-// and NCCL (cuda/nccl).
+// (comm/self), MPI (comm/mpi), frames over TCP (comm/tcp), NCCL (cuda/nccl) and, for tests, the
+// threads of a process (tests/comm/threads).
 //
 // Order. All members call the same collectives with the same shapes in the same order. One thread
 // of a rank uses a group at a time.

@@ -5,8 +5,9 @@
 // steps: data, logs, evaluation, saves.
 //
 // Operations may be pending between two calls of a trainer's functions. So a rank that is a thread
-// must call Group::abort() before an exception destroys its trainer (comm/threads/run_ranks.hpp). A
-// rank that is a process ends its whole job instead (comm/launch.hpp).
+// must call Group::abort() before an exception destroys its trainer
+// (tests/comm/threads/run_ranks.hpp). A rank that is a process ends its whole job instead
+// (comm/launch.hpp).
 #pragma once
 
 #include <array>
