@@ -5,7 +5,7 @@ namespace lm::config {
 
 const Fields<ActionFlags>& action_fields() {
     using S = ActionFlags;
-    static const Fields<S> fields = {
+    static const FieldsIn<S, Block::none> fields = {
         {.option = "--dry-run",
          .member = &S::dry_run,
          .help = "check files and flags, print the plan, do not train"},

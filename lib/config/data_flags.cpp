@@ -39,7 +39,7 @@ void read_data_files(DataFlags& flags) {
 
 const Fields<data::DataPaths>& data_path_fields() {
     using S = data::DataPaths;
-    static const Fields<S> fields = {
+    static const FieldsIn<S, Block::validation> fields = {
         {.option = "--data-path",
          .member = &S::data_path,
          .metavar = "[WEIGHT] PREFIX ...",
@@ -54,13 +54,11 @@ const Fields<data::DataPaths>& data_path_fields() {
         {.option = "--valid-data-path",
          .member = &S::valid_path,
          .metavar = "[WEIGHT] PREFIX ...",
-         .help = "whole datasets for validation",
-         .block = Block::validation},
+         .help = "whole datasets for validation"},
         {.option = "--test-data-path",
          .member = &S::test_path,
          .metavar = "[WEIGHT] PREFIX ...",
-         .help = "whole datasets for the test at the end of the training",
-         .block = Block::validation},
+         .help = "whole datasets for the test at the end of the training"},
         {.option = "--train-weighted-split-paths",
          .member = &S::train_groups,
          .metavar = "GROUP",
@@ -70,20 +68,18 @@ const Fields<data::DataPaths>& data_path_fields() {
         {.option = "--valid-weighted-split-paths",
          .member = &S::valid_groups,
          .metavar = "GROUP",
-         .help = "groups of datasets for validation, each evaluated and logged under its own name",
-         .block = Block::validation},
+         .help = "groups of datasets for validation, each evaluated and logged under its own name"},
         {.option = "--test-weighted-split-paths",
          .member = &S::test_groups,
          .metavar = "GROUP",
-         .help = "groups of datasets for the test at the end of the training",
-         .block = Block::validation},
+         .help = "groups of datasets for the test at the end of the training"},
     };
     return fields;
 }
 
 const Fields<DataFlags>& group_file_fields() {
     using S = DataFlags;
-    static const Fields<S> fields = {
+    static const FieldsIn<S, Block::none> fields = {
         {.option = "--train-weighted-split-paths-path",
          .member = &S::train_groups_file,
          .metavar = "FILE",
@@ -111,21 +107,19 @@ const Fields<DataFlags>& group_file_fields() {
 
 const Fields<DataFlags>& data_order_fields() {
     using S = DataFlags;
-    static const Fields<S> fields = {
+    static const FieldsIn<S, Block::none, OnResume::samples> fields = {
         {.option = "--data-order",
          .member = &S::order,
          .help =
              "order of the samples: stateless (computed without an index), megatron (the order of "
              "Megatron-LM) or megatron-deepspeed (the order of BigScience's Megatron-DeepSpeed)",
          .choices = {"stateless", "megatron", "megatron-deepspeed"},
-         .block = Block::training,
-         .on_resume = OnResume::samples},
+         .block = Block::training},
         {.option = "--split",
          .member = &S::split,
          .metavar = "A,B,C",
          .help = "shares of the documents of --data-path for training, validation and test",
-         .block = Block::training,
-         .on_resume = OnResume::samples},
+         .block = Block::training},
         {.option = "--data-cache-path",
          .member = &S::cache_path,
          .metavar = "DIR",
@@ -141,25 +135,21 @@ const Fields<DataFlags>& data_order_fields() {
 
 const Fields<DocumentFlags>& document_fields() {
     using S = DocumentFlags;
-    static const Fields<S> fields = {
+    static const FieldsIn<S, Block::training> fields = {
         {.option = "--reset-position-ids",
          .member = &S::reset_position_ids,
-         .help = "restart positions at 0 after each end-of-document token",
-         .block = Block::training},
+         .help = "restart positions at 0 after each end-of-document token"},
         {.option = "--reset-attention-mask",
          .member = &S::reset_attention_mask,
-         .help = "stop attention at each end-of-document token",
-         .block = Block::training},
+         .help = "stop attention at each end-of-document token"},
         {.option = "--eod-mask-loss",
          .member = &S::eod_mask_loss,
-         .help = "exclude predictions at end-of-document input tokens from the loss",
-         .block = Block::training},
+         .help = "exclude predictions at end-of-document input tokens from the loss"},
         {.option = "--calculate-per-token-loss",
          .member = &S::per_token_loss,
          .help =
              "divide the gradient by the number of unmasked tokens in the batch; default: by the "
-             "number of unmasked tokens in each micro-batch, then by the number of micro-batches",
-         .block = Block::training},
+             "number of unmasked tokens in each micro-batch, then by the number of micro-batches"},
     };
     return fields;
 }

@@ -5,12 +5,11 @@ namespace lm::config {
 
 const Fields<DeviceFlags>& device_fields() {
     using S = DeviceFlags;
-    static const Fields<S> fields = {
+    static const FieldsIn<S, Block::run> fields = {
         {.option = "--device",
          .member = &S::choice,
          .help = "device to compute on; auto: a GPU where one is usable, else the CPU",
-         .choices = {"auto", "cpu", "cuda"},
-         .block = Block::run},
+         .choices = {"auto", "cpu", "cuda"}},
         {.option = "--attention-backend",
          .member = &S::attention_backend,
          .help = "attention kernels on a GPU; auto: cuDNN where it is installed and supports the "
@@ -26,38 +25,33 @@ const Fields<DeviceFlags>& device_fields() {
          .block = Block::training},
         {.option = "--allow-tf32",
          .member = &S::allow_tf32,
-         .help = "let a GPU round the operands of fp32 matrix products to TF32 (10-bit mantissa)",
-         .block = Block::run},
+         .help = "let a GPU round the operands of fp32 matrix products to TF32 (10-bit mantissa)"},
         {.option = "--autotune",
          .member = &S::autotune,
          .metavar = "DIR",
          .help = "before the first step, measure the algorithms of each matrix product on a GPU "
                  "and keep the choices in DIR; choices found in DIR are used without measuring; "
                  "off: the first algorithm that cuBLASLt proposes; default: autotune in the "
-                 "directory of --save; off without --save or with --deterministic-mode",
-         .block = Block::run},
+                 "directory of --save; off without --save or with --deterministic-mode"},
         {.option = "--tensor-comm-sms",
          .member = &S::tensor_comm_sms,
          .metavar = "N",
          .help = "SMs that are reserved for tensor-parallel collectives during matrix products, "
                  "and the largest number of NCCL thread blocks in such a collective; 0: matrix "
                  "products use all SMs, and collectives have no limit; default: computed from the "
-                 "widths of the model and the number of tensor ranks, at most 23",
-         .block = Block::run},
+                 "widths of the model and the number of tensor ranks, at most 23"},
         {.option = "--threads",
          .member = &S::threads,
          .metavar = "N",
          .help = "CPU threads of each rank; default: all usable cores, shared equally by the ranks "
-                 "of a host",
-         .block = Block::run},
+                 "of a host"},
     };
     return fields;
 }
 
 spec::GpuAttention DeviceFlags::attention() const {
     if (deterministic_mode) return spec::GpuAttention::flash;
-    if (attention_backend == "auto") return spec::GpuAttention::automatic;
-    return attention_backend == "fused" ? spec::GpuAttention::cudnn : spec::GpuAttention::flash;
+    return value_in(spec::gpu_attentions, attention_backend).value_or(spec::GpuAttention::flash);
 }
 
 }  // namespace lm::config

@@ -5,6 +5,7 @@
 #pragma once
 
 #include <array>
+#include <initializer_list>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -69,11 +70,11 @@ struct Field {
     std::string_view metavar;
     std::string_view help;
     std::vector<std::string> choices;
-    Block block = Block::none;    // none: neither printed nor compared
+    std::optional<Block> block;   // default, as for on_resume: that of the table (FieldsIn)
     std::string_view name;        // name in JSON; empty: the option's name
     bool clears = false;          // the option sets a bool to false
     bool optional_value = false;  // without a value, the option sets the first of `choices`
-    OnResume on_resume = OnResume::noted;
+    std::optional<OnResume> on_resume;
 
     // Returns the key in JSON: `name`, or if it is empty, the option's first name with '_' instead
     // of '-'.
@@ -97,6 +98,18 @@ struct Field {
 
 template <typename Section>
 using Fields = std::vector<Field<Section>>;
+
+// A table whose fields have `block` and `on_resume`, unless their row states another. Fields of
+// Block::none are neither printed nor compared.
+template <typename Section, Block block, OnResume on_resume = OnResume::noted>
+struct FieldsIn : Fields<Section> {
+    FieldsIn(std::initializer_list<Field<Section>> rows) : Fields<Section>(rows) {
+        for (Field<Section>& field : *this) {
+            field.block = field.block.value_or(block);
+            field.on_resume = field.on_resume.value_or(on_resume);
+        }
+    }
+};
 
 // Declares the options of `fields`, which set the members of `section`. `section` must outlive
 // parsing and must not move.

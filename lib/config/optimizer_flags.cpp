@@ -7,40 +7,35 @@ namespace lm::config {
 
 const Fields<spec::AdamWConfig>& optimizer_fields() {
     using S = spec::AdamWConfig;
-    static const Fields<S> fields = {
+    static const FieldsIn<S, Block::training> fields = {
         {.option = "--adam-beta1",
          .member = &S::beta1,
          .metavar = "B",
-         .help = "decay of the running mean of the gradient",
-         .block = Block::training},
+         .help = "decay of the running mean of the gradient"},
         {.option = "--adam-beta2",
          .member = &S::beta2,
          .metavar = "B",
-         .help = "decay of the running mean of the squared gradient",
-         .block = Block::training},
+         .help = "decay of the running mean of the squared gradient"},
         {.option = "--adam-eps",
          .member = &S::eps,
          .metavar = "E",
-         .help = "added to the square root of the running mean of the squared gradient",
-         .block = Block::training},
+         .help = "added to the square root of the running mean of the squared gradient"},
         {.option = "--weight-decay",
          .member = &S::weight_decay,
          .metavar = "W",
          .help = "decoupled weight decay of matrices and embeddings",
-         .block = Block::training,
          .on_resume = OnResume::schedule},
         {.option = "--clip-grad",
          .member = &S::clip_grad,
          .metavar = "NORM",
-         .help = "largest global gradient norm; 0: no clipping",
-         .block = Block::training},
+         .help = "largest global gradient norm; 0: no clipping"},
     };
     return fields;
 }
 
 const Fields<PrecisionFlags>& precision_fields() {
     using S = PrecisionFlags;
-    static const Fields<S> fields = {
+    static const FieldsIn<S, Block::none> fields = {
         {.option = "--fp16",
          .member = &S::fp16,
          .help = "fp16 weights with fp32 master weights; default: fp32 only",
@@ -59,34 +54,29 @@ const Fields<PrecisionFlags>& precision_fields() {
 
 const Fields<spec::LossScaleConfig>& loss_scale_fields() {
     using S = spec::LossScaleConfig;
-    static const Fields<S> fields = {
+    static const FieldsIn<S, Block::training> fields = {
         {.option = "--loss-scale",
          .member = &S::fixed,
          .metavar = "X",
-         .help = "fixed loss scale with --fp16; default: a dynamic one",
-         .block = Block::training},
+         .help = "fixed loss scale with --fp16; default: a dynamic one"},
         {.option = "--initial-loss-scale",
          .member = &S::initial,
          .metavar = "X",
          .help = "dynamic loss scale at the start",
-         .block = Block::training,
          .on_resume = OnResume::ignored},
         {.option = "--min-loss-scale",
          .member = &S::min,
          .metavar = "X",
-         .help = "smallest dynamic loss scale",
-         .block = Block::training},
+         .help = "smallest dynamic loss scale"},
         {.option = "--loss-scale-window",
          .member = &S::window,
          .metavar = "N",
-         .help = "steps without overflow after which the dynamic scale doubles",
-         .block = Block::training},
+         .help = "steps without overflow after which the dynamic scale doubles"},
         {.option = "--hysteresis",
          .member = &S::hysteresis,
          .metavar = "N",
          .help = "halve the dynamic scale at the Nth overflow after its last doubling, and at each "
-                 "later overflow",
-         .block = Block::training},
+                 "later overflow"},
     };
     return fields;
 }

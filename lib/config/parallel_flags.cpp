@@ -9,9 +9,9 @@
 #include "base/log.hpp"
 #include "base/nearest_name.hpp"
 #include "base/shape.hpp"
-#include "config/model_flags.hpp"
 
 namespace lm::config {
+
 namespace {
 
 using spec::PipelineBalance;
@@ -29,11 +29,12 @@ constexpr const char too_small[] = "must be at least 1, got {}";
 PipelineBalance balance_of(std::string method) {
     std::ranges::transform(method, method.begin(),
                            [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
-    if (method == "uniform" || method == "type:transformer") return PipelineBalance::layers;
-    if (method == "type:transformer|embedding" || method == "type:embedding|transformer") {
-        return PipelineBalance::layers_and_embedding;
+    if (method == "type:transformer") return PipelineBalance::layers;
+    if (method == "type:embedding|transformer") return PipelineBalance::layers_and_embedding;
+    for (const auto balance : {PipelineBalance::layers, PipelineBalance::layers_and_embedding,
+                               PipelineBalance::parameters}) {
+        if (method == name_in(spec::pipeline_balances, balance)) return balance;
     }
-    if (method == "parameters") return PipelineBalance::parameters;
     refuse_value(partition_flag, method,
                  {"uniform", "type:transformer", "type:transformer|embedding", "parameters"});
 }
@@ -106,49 +107,45 @@ i64 chunks_of(const ParallelFlags& flags, const spec::ModelConfig& model) {
 
 const Fields<ParallelFlags>& parallel_fields() {
     using S = ParallelFlags;
-    static const Fields<S> fields = {
+    static const FieldsIn<S, Block::parallel> fields = {
         {.option = "--tensor-model-parallel-size",
          .member = &S::tensor,
          .metavar = "N",
-         .help = "ranks that share every layer",
-         .block = Block::parallel},
+         .help = "ranks that share every layer"},
         {.option = "--pipeline-model-parallel-size",
          .member = &S::pipeline,
          .metavar = "N",
-         .help = "pipeline stages with parts of the layers",
-         .block = Block::parallel},
-        {.block = Block::parallel, .name = "data_parallel_size"},
+         .help = "pipeline stages with parts of the layers"},
+        {.name = "data_parallel_size"},
         {.option = "--num-layers-per-virtual-pipeline-stage",
          .member = &S::layers_per_virtual_stage,
          .metavar = "N",
          .help = "divide each stage into chunks of at most N layers and interleave them: less idle "
                  "time, more messages",
-         .block = Block::parallel,
          .name = "virtual_pipeline_chunks"},
         {.option = "--pp-partition-method",
          .member = &S::partition_method,
          .metavar = "METHOD",
          .help = "quantity to balance over the pipeline stages; uniform or type:transformer: "
                  "layers; type:transformer|embedding: layers, with the embedding and the head "
-                 "counted as one layer each; parameters: elements of the tensors",
-         .block = Block::parallel},
+                 "counted as one layer each; parameters: elements of the tensors"},
         {.option = "--num-virtual-stages-per-pipeline-rank",
          .member = &S::virtual_stages,
          .metavar = "N",
          .help = "divide each stage into N chunks: another form of "
-                 "--num-layers-per-virtual-pipeline-stage"},
+                 "--num-layers-per-virtual-pipeline-stage",
+         .block = Block::none},
         {.option = "--sequence-parallel",
          .member = &S::sequence,
-         .help = "also divide norms, dropout and their activations over the tensor ranks, by rows",
-         .block = Block::parallel},
-        {.block = Block::parallel, .name = "padded_vocab_size"},
+         .help = "also divide norms, dropout and their activations over the tensor ranks, by rows"},
+        {.name = "padded_vocab_size"},
     };
     return fields;
 }
 
 const Fields<ParallelFlags>& stage_fields() {
     using S = ParallelFlags;
-    static const Fields<S> fields = {
+    static const FieldsIn<S, Block::none> fields = {
         {.option = "--decoder-first-pipeline-num-layers",
          .member = &S::first_stage_layers,
          .metavar = "N",
@@ -176,7 +173,7 @@ const Fields<ParallelFlags>& stage_fields() {
 
 const Fields<ParallelFlags>& recompute_fields() {
     using S = ParallelFlags;
-    static const Fields<S> fields = {
+    static const FieldsIn<S, Block::none> fields = {
         {.option = "--recompute-granularity",
          .member = &S::recompute_granularity,
          .help = "recompute activations in backward instead of storing them: selective (outputs of "
@@ -332,6 +329,86 @@ void require_equal_rows(const spec::ParallelConfig& parallel, i64 micro_batch, i
         "{} tensor ranks cannot divide the {} rows of a micro-batch equally (--seq-length {} x "
         "--micro-batch-size {}): change one of these two flags, or omit --sequence-parallel",
         parallel.tp, micro_batch * seq_length, seq_length, micro_batch);
+}
+
+const Fields<ZeroFlags>& zero_fields() {
+    using S = ZeroFlags;
+    static const FieldsIn<S, Block::none> fields = {
+        {.option = "--zero-stage",
+         .member = &S::stage,
+         .metavar = "0|1",
+         .help = "0: every data-parallel rank has the whole optimizer state; 1: each has its part",
+         .block = Block::parallel},
+        {.option = "--use-distributed-optimizer",
+         .member = &S::distributed_optimizer,
+         .help = "the same as --zero-stage 1"},
+    };
+    return fields;
+}
+
+const Fields<spec::DataParallelConfig>& data_parallel_fields() {
+    using S = spec::DataParallelConfig;
+    static const FieldsIn<S, Block::parallel> fields = {
+        {.option = "--overlap-grad-reduce",
+         .member = &S::overlap_grad_reduce,
+         .help = "reduce gradients over data-parallel ranks during backward"},
+        {.option = "--overlap-param-gather",
+         .member = &S::overlap_param_gather,
+         .help =
+             "gather updated weights during the next forward; needs --use-distributed-optimizer"},
+        {.option = "--ddp-bucket-size",
+         .member = &S::bucket_elements,
+         .metavar = "N",
+         .help = "number of gradient elements that are reduced at a time; default: 40 million or 1 "
+                 "million x data-parallel ranks, whichever is larger"},
+    };
+    return fields;
+}
+
+const Fields<RankCheckFlags>& rank_check_fields() {
+    using S = RankCheckFlags;
+    static const FieldsIn<S, Block::none> fields = {
+        {.option = "--check-replicas,--check-weight-hash-across-dp-replicas-interval",
+         .member = &S::check_replicas,
+         .metavar = "N",
+         .help = "every N iterations, compare the copies of weights and optimizer state on "
+                 "different ranks, and stop when they differ; 0: never",
+         .block = Block::parallel},
+        {.option = "--no-node-check",
+         .member = &S::node_check,
+         .help = "start without comparing clocks, memory, limits, speed and network of the hosts",
+         .block = Block::parallel,
+         .name = "node_check",
+         .clears = true},
+        {.option = "--distributed-timeout-minutes",
+         .member = &S::timeout_min,
+         .metavar = "MINUTES",
+         .help = "stop after waiting MINUTES for another rank, and name that rank"},
+    };
+    return fields;
+}
+
+void RankCheckFlags::check() const {
+    check_at_least("--check-replicas", check_replicas, 0);
+    check_above("--distributed-timeout-minutes", timeout_min, 0);
+}
+
+int resolve_zero_stage(const ZeroFlags& zero, const spec::DataParallelConfig& data_parallel) {
+    check_at_least("--ddp-bucket-size", data_parallel.bucket_elements, 1);
+    const i64 stage = zero.stage.value_or(zero.distributed_optimizer ? 1 : 0);
+    if (stage != 0 && stage != 1) {
+        usage_error("--zero-stage", "{} is not supported: use 0 or 1", stage);
+    }
+    if (zero.distributed_optimizer && stage == 0) {
+        usage_error("--use-distributed-optimizer",
+                    "cannot be combined with --zero-stage 0: give one of the two");
+    }
+    if (data_parallel.overlap_param_gather && stage == 0) {
+        usage_error("--overlap-param-gather",
+                    "needs --use-distributed-optimizer: without it every rank updates all weights "
+                    "itself");
+    }
+    return static_cast<int>(stage);
 }
 
 }  // namespace lm::config

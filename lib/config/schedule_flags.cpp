@@ -12,173 +12,149 @@ namespace lm::config {
 
 const Fields<ScheduleFlags>& length_fields() {
     using S = ScheduleFlags;
-    static const Fields<S> fields = {
+    static const FieldsIn<S, Block::training> fields = {
         {.option = "--train-samples",
          .member = &S::train_samples,
          .metavar = "N",
          .help = "length of the training in samples; or give --train-iters or --train-tokens",
-         .block = Block::training,
          .on_resume = OnResume::sample_count},
         {.option = "--train-iters",
          .member = &S::train_iters,
          .metavar = "N",
-         .help = "length of the training in iterations"},
+         .help = "length of the training in iterations",
+         .block = Block::none},
         {.option = "--train-tokens",
          .member = &S::train_tokens,
          .metavar = "N",
-         .help = "length of the training in tokens"},
+         .help = "length of the training in tokens",
+         .block = Block::none},
         {.option = "--global-batch-size",
          .member = &S::global_batch,
          .metavar = "N",
-         .help = "sequences of one optimizer step; default in lm-train: the micro-batch size",
-         .block = Block::training},
+         .help = "sequences of one optimizer step; default in lm-train: the micro-batch size"},
         {.option = "--rampup-batch-size",
          .member = &S::rampup,
          .metavar = "START INCREMENT SAMPLES",
          .help = "start with batches of START and add INCREMENT at a time, up to the global batch "
-                 "size after SAMPLES samples",
-         .block = Block::training},
+                 "size after SAMPLES samples"},
         {.option = "--step-batch-size-schedule",
          .member = &S::batch_steps,
          .metavar = "TOKENS:BATCH ...",
          .help = "batch sizes, each with the number of consumed tokens from which it holds, as one "
-                 "argument such as \"0:384 200B:768 400B:1152\"; instead of --global-batch-size",
-         .block = Block::training},
+                 "argument such as \"0:384 200B:768 400B:1152\"; instead of --global-batch-size"},
         {.option = "--micro-batch-size",
          .member = &S::micro_batch,
          .metavar = "N",
-         .help = "sequences that a rank computes at a time; lm-train requires it",
-         .block = Block::training},
-        {.block = Block::training, .name = "seq_length", .on_resume = OnResume::samples},
+         .help = "sequences that a rank computes at a time; lm-train requires it"},
+        {.name = "seq_length", .on_resume = OnResume::samples},
     };
     return fields;
 }
 
 const Fields<ScheduleFlags>& rate_fields() {
     using S = ScheduleFlags;
-    static const Fields<S> fields = {
+    static const FieldsIn<S, Block::training, OnResume::schedule> fields = {
         {.option = "--lr",
          .member = &S::lr,
          .metavar = "RATE",
-         .help = "highest learning rate; required",
-         .block = Block::training,
-         .on_resume = OnResume::schedule},
+         .help = "highest learning rate; required"},
         {.option = "--min-lr",
          .member = &S::min_lr,
          .metavar = "RATE",
-         .help = "learning rate at the end of the decay",
-         .block = Block::training,
-         .on_resume = OnResume::schedule},
+         .help = "learning rate at the end of the decay"},
         {.option = "--lr-decay-style",
          .member = &S::lr_decay_style,
          .help = "shape of the learning rate after the warm-up",
-         .choices = {"constant", "linear", "cosine", "inverse-square-root", "WSD"},
-         .block = Block::training,
-         .on_resume = OnResume::schedule},
+         .choices = {"constant", "linear", "cosine", "inverse-square-root", "WSD"}},
         {.option = "--lr-warmup-init",
          .member = &S::lr_warmup_init,
          .metavar = "RATE",
-         .help = "learning rate at the start of the warm-up",
-         .block = Block::training,
-         .on_resume = OnResume::schedule},
+         .help = "learning rate at the start of the warm-up"},
         {.option = "--lr-warmup-samples",
          .member = &S::lr_warmup_samples,
          .metavar = "N",
-         .help = "length of the warm-up in samples",
-         .block = Block::training,
-         .on_resume = OnResume::schedule},
+         .help = "length of the warm-up in samples"},
         {.option = "--lr-warmup-iters",
          .member = &S::lr_warmup_iters,
          .metavar = "N",
-         .help = "length of the warm-up in iterations"},
+         .help = "length of the warm-up in iterations",
+         .block = Block::none},
         {.option = "--lr-warmup-fraction",
          .member = &S::lr_warmup_fraction,
          .metavar = "F",
-         .help = "length of the warm-up as a fraction of the decay"},
+         .help = "length of the warm-up as a fraction of the decay",
+         .block = Block::none},
         {.option = "--decoupled-lr",
          .member = &S::decoupled_lr,
          .metavar = "RATE",
          .help = "highest learning rate of the word embedding and the output projection, if it "
-                 "differs from --lr",
-         .block = Block::training,
-         .on_resume = OnResume::schedule},
+                 "differs from --lr"},
         {.option = "--decoupled-min-lr",
          .member = &S::decoupled_min_lr,
          .metavar = "RATE",
-         .help = "learning rate of --decoupled-lr at the end of the decay; default: --min-lr",
-         .block = Block::training,
-         .on_resume = OnResume::schedule},
+         .help = "learning rate of --decoupled-lr at the end of the decay; default: --min-lr"},
     };
     return fields;
 }
 
 const Fields<ScheduleFlags>& decay_fields() {
     using S = ScheduleFlags;
-    static const Fields<S> fields = {
+    static const FieldsIn<S, Block::training, OnResume::schedule> fields = {
         {.option = "--lr-decay-samples",
          .member = &S::lr_decay_samples,
          .metavar = "N",
          .help = "samples after which --min-lr is reached; default: the whole training",
-         .block = Block::training,
          .on_resume = OnResume::decay_end},
         {.option = "--lr-decay-iters",
          .member = &S::lr_decay_iters,
          .metavar = "N",
-         .help = "iterations after which --min-lr is reached"},
+         .help = "iterations after which --min-lr is reached",
+         .block = Block::none},
         {.option = "--lr-decay-tokens",
          .member = &S::lr_decay_tokens,
          .metavar = "N",
          .help = "tokens after which --min-lr is reached",
-         .block = Block::training,
          .on_resume = OnResume::decay_end},
         {.option = "--lr-wsd-decay-style",
          .member = &S::lr_wsd_decay_style,
          .help = "shape of the last phase of --lr-decay-style WSD",
-         .choices = {"exponential", "linear", "cosine", "minus_sqrt"},
-         .block = Block::training,
-         .on_resume = OnResume::schedule},
+         .choices = {"exponential", "linear", "cosine", "minus_sqrt"}},
         {.option = "--lr-wsd-decay-samples",
          .member = &S::lr_wsd_decay_samples,
          .metavar = "N",
-         .help = "length of the last phase of --lr-decay-style WSD in samples",
-         .block = Block::training,
-         .on_resume = OnResume::schedule},
+         .help = "length of the last phase of --lr-decay-style WSD in samples"},
         {.option = "--lr-wsd-decay-iters",
          .member = &S::lr_wsd_decay_iters,
          .metavar = "N",
-         .help = "length of the last phase of --lr-decay-style WSD in iterations"},
+         .help = "length of the last phase of --lr-decay-style WSD in iterations",
+         .block = Block::none},
     };
     return fields;
 }
 
 const Fields<ScheduleFlags>& weight_decay_fields() {
     using S = ScheduleFlags;
-    static const Fields<S> fields = {
+    static const FieldsIn<S, Block::training, OnResume::schedule> fields = {
         {.option = "--start-weight-decay",
          .member = &S::start_weight_decay,
          .metavar = "W",
-         .help = "weight decay at the start, with a --weight-decay-incr-style that is not constant",
-         .block = Block::training,
-         .on_resume = OnResume::schedule},
+         .help =
+             "weight decay at the start, with a --weight-decay-incr-style that is not constant"},
         {.option = "--end-weight-decay",
          .member = &S::end_weight_decay,
          .metavar = "W",
-         .help = "weight decay at the end of the training",
-         .block = Block::training,
-         .on_resume = OnResume::schedule},
+         .help = "weight decay at the end of the training"},
         {.option = "--weight-decay-incr-style",
          .member = &S::weight_decay_style,
          .help = "growth of the weight decay over the samples of the training",
-         .choices = {"constant", "linear", "cosine"},
-         .block = Block::training,
-         .on_resume = OnResume::schedule},
+         .choices = {"constant", "linear", "cosine"}},
     };
     return fields;
 }
 
 const Fields<CurriculumFlags>& curriculum_fields() {
     using S = CurriculumFlags;
-    static const Fields<S> fields = {
+    static const FieldsIn<S, Block::none> fields = {
         {.option = "--curriculum-learning-type",
          .member = &S::type,
          .help = "train on the first tokens of each sample, and use more tokens as the training "

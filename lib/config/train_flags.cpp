@@ -47,7 +47,7 @@ ResumeRule resume_rule(Block block, std::string_view key) {
     for_each_section([&](const auto& fields) {
         for (const auto& field : fields) {
             if (field.block != block || field.key() != key) continue;
-            rule = {field.on_resume, field.flag(), field.clears};
+            rule = {*field.on_resume, field.flag(), field.clears};
         }
     });
     LM_CHECK(rule, "expected a row for the field {} of {}, got none", key, name_of(block));

@@ -9,7 +9,6 @@
 #include "config/action_flags.hpp"
 #include "config/checkpoint_flags.hpp"
 #include "config/data_flags.hpp"
-#include "config/data_parallel_flags.hpp"
 #include "config/device_flags.hpp"
 #include "config/logging_flags.hpp"
 #include "config/loop_flags.hpp"

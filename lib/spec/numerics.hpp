@@ -33,5 +33,8 @@ enum class GpuAttention {
     flash,      // the kernels of lib/cuda
     cudnn       // cuDNN, which must exist
 };
+inline constexpr std::array gpu_attentions{Named{GpuAttention::automatic, "auto"},
+                                           Named{GpuAttention::flash, "flash"},
+                                           Named{GpuAttention::cudnn, "fused"}};
 
 }  // namespace lm::spec

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "spec/optimizer_config.hpp"
 
-#include <cmath>
 #include <limits>
 
 #include "base/bounds.hpp"

@@ -42,6 +42,13 @@ enum class PipelineBalance {
     layers_and_head,
     parameters
 };
+// The names in the manifest, of which --pp-partition-method has the first two and the last.
+inline constexpr std::array pipeline_balances{
+    Named{PipelineBalance::layers, "uniform"},
+    Named{PipelineBalance::layers_and_embedding, "type:transformer|embedding"},
+    Named{PipelineBalance::embedding_and_layers, "account-for-embedding"},
+    Named{PipelineBalance::layers_and_head, "account-for-loss"},
+    Named{PipelineBalance::parameters, "parameters"}};
 
 struct ParallelConfig {
     i64 tp = 1;  // tensor-parallel ranks

@@ -2,7 +2,6 @@
 #include "spec/partition.hpp"
 
 #include <algorithm>
-#include <vector>
 
 #include "base/error.hpp"
 #include "base/shape.hpp"

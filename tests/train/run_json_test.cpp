@@ -56,7 +56,7 @@ TEST_CASE("the configuration as JSON has every field of the tables") {
             // The model has the sequence length of the schedule.
             if (field.block == Block::none || field.key() == "seq_length") continue;
             CAPTURE(field.key());
-            CHECK(object_of(json, field.block).contains(field.key()) !=
+            CHECK(object_of(json, *field.block).contains(field.key()) !=
                   only_on_gpus.contains(field.key()));
         }
     });

@@ -56,22 +56,6 @@ OrderedJson json_or_null(i64 value) {
     return value > 0 ? OrderedJson(value) : OrderedJson();
 }
 
-std::string_view name_of(spec::PipelineBalance balance) {
-    switch (balance) {
-        case spec::PipelineBalance::layers:
-            return "uniform";
-        case spec::PipelineBalance::layers_and_embedding:
-            return "type:transformer|embedding";
-        case spec::PipelineBalance::embedding_and_layers:
-            return "account-for-embedding";
-        case spec::PipelineBalance::layers_and_head:
-            return "account-for-loss";
-        case spec::PipelineBalance::parameters:
-            return "parameters";
-    }
-    return "?";
-}
-
 // The functions below return the resolved values of a block (config::add_json).
 OrderedJson parallel_values(const RunConfig& config) {
     const spec::ParallelConfig& parallel = config.trainer.parallel;
@@ -85,7 +69,7 @@ OrderedJson parallel_values(const RunConfig& config) {
     json.update({{"virtual_pipeline_chunks", parallel.n_chunks},
                  {"first_stage_layers", json_or_null(parallel.first_stage_layers)},
                  {"last_stage_layers", json_or_null(parallel.last_stage_layers)},
-                 {"pp_partition_method", name_of(parallel.balance)},
+                 {"pp_partition_method", name_in(spec::pipeline_balances, parallel.balance)},
                  {"sequence_parallel", parallel.sequence_parallel},
                  {"padded_vocab_size", spec::padded_vocab(config.trainer.model, parallel)},
                  {"zero_stage", parallel.zero_stage},
@@ -96,13 +80,9 @@ OrderedJson parallel_values(const RunConfig& config) {
 }
 
 void add_kernels(OrderedJson& json, const TrainerConfig& trainer) {
-    using enum spec::GpuAttention;
     const OrderedJson omitted(OrderedJson::value_t::discarded);
-    const bool automatic_kernels = trainer.attention == automatic;
     json["attention_backend"] =
-        !trainer.cuda
-            ? omitted
-            : (automatic_kernels ? "auto" : (trainer.attention == flash ? "flash" : "fused"));
+        trainer.cuda ? OrderedJson(name_in(spec::gpu_attentions, trainer.attention)) : omitted;
     json["deterministic_mode"] = trainer.cuda ? OrderedJson(trainer.deterministic) : omitted;
 }
 
