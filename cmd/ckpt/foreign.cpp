@@ -11,7 +11,6 @@
 #include "ckpt/history/steps.hpp"
 #include "cli/main.hpp"
 #include "cli/progress_line.hpp"
-#include "convert/megatron/megatron_tensors.hpp"
 #include "convert/megatron/open_megatron.hpp"
 #include "io/json.hpp"
 

@@ -1,56 +1,282 @@
 // SPDX-License-Identifier: Apache-2.0
 // lm-convert: converts checkpoints of lm-utils to Hugging Face and Megatron, and back.
 #include <algorithm>
+#include <map>
 #include <optional>
 #include <string>
+#include <string_view>
+#include <utility>
 #include <vector>
 
 #include "base/bounds.hpp"
+#include "base/clock.hpp"
 #include "base/error.hpp"
 #include "base/log.hpp"
+#include "base/units.hpp"
 #include "check/logits_check.hpp"
 #include "ckpt/format/checkpoint.hpp"
 #include "ckpt/history/steps.hpp"
+#include "ckpt/verbs/diff.hpp"
 #include "cli/main.hpp"
 #include "cli/progress_line.hpp"
-#include "convert/formats/check_output.hpp"
+#include "convert/conversion.hpp"
+#include "convert/formats/model_format.hpp"
 #include "convert/hf/from_hf.hpp"
 #include "convert/hf/to_hf.hpp"
 #include "convert/megatron/from_megatron_deepspeed.hpp"
 #include "convert/megatron/from_megatron_lm.hpp"
+#include "convert/megatron/open_megatron.hpp"
 #include "convert/megatron/to_deepspeed.hpp"
 #include "convert/megatron/to_megatron.hpp"
-#include "export_check.hpp"
 #include "io/file.hpp"
+#include "io/json.hpp"
 #include "io/output_place.hpp"
-#include "report.hpp"
-#include "usage_rules.hpp"
 
 namespace {
 
 using namespace lm;
 
-struct Args {
+// The report on each output: notes, or with --json one object on standard output.
+
+struct Formats {
+    convert::ModelFormat from;
+    convert::ModelFormat to;
+};
+
+// The tensors whose copies on the tensor ranks of Megatron differ.
+struct Drift {
+    i64 n = 0;
+    double largest = 0;  // absolute difference
+    std::string first;   // name of the first tensor whose copies differ
+    void add(const std::string& tensor, double difference) {
+        if (n++ == 0) first = tensor;
+        largest = std::max(largest, difference);
+    }
+};
+
+// The report of one output. Prints warnings even with `quiet`.
+class Report {
+  public:
+    // `quiet` hides notes.
+    Report(std::string in, std::string out, bool quiet, bool json)
+        : in_(std::move(in)), out_(std::move(out)), quiet_(quiet), json_(json) {}
+
+    // Each of these functions adds the result of one kind of --check.
+    void compared(const check::Comparison& result) {
+        checks_.push_back({{"kind", "logits"},
+                           {"program", result.theirs.empty() ? "lm-convert" : result.theirs},
+                           {"largest_difference", result.largest},
+                           {"root_mean_square", result.rms},
+                           {"perplexity", {result.our_perplexity, result.their_perplexity}},
+                           {"tokens", result.tokens}});
+        if (!notes()) return;
+        note(
+            "--check: logits differ by at most {:.2e}{} (root mean square of the logits: {:.2e}); "
+            "perplexity {:.4f} (lm-train's code) and {:.4f} ({}), measured on {}",
+            result.largest, result.theirs.empty() ? "" : fmt::format(" from {}", result.theirs),
+            result.rms, result.our_perplexity, result.their_perplexity,
+            result.theirs.empty() ? "lm-convert's own reference; transformers: see --check-python"
+                                  : result.theirs,
+            result.tokens);
+    }
+    void imported(const check::ImportCheck& result) {
+        checks_.push_back(
+            {{"kind", "perplexity"}, {"perplexity", result.perplexity}, {"tokens", result.tokens}});
+        if (notes())
+            note("--check: perplexity {:.4f}, measured on {}", result.perplexity, result.tokens);
+    }
+    void read_again(i64 n_tensors) {
+        checks_.push_back({{"kind", "bits"}, {"tensors", n_tensors}});
+        if (notes()) note("--check: {} tensors were read again and are bitwise equal", n_tensors);
+    }
+
+    // Each of these functions prints the last lines of the report.
+    void converted(const Formats& formats, const convert::ConversionReport& result,
+                   const Drift& drift) {
+        if (drift.n > 0) {
+            warn(
+                "{}: number of tensors whose copies on several ranks differ: {}, by up to {:.2e} "
+                "(first: {}): the copies of rank 0 are used: see lm-ckpt repair",
+                in_, drift.n, drift.largest, drift.first);
+        }
+        const bool no_tokenizer = formats.to.is_hugging_face() && !result.has_tokenizer;
+        const bool no_end = result.end_of_document < 0;
+        print({{"in", in_},
+               {"out", out_},
+               {"from", name_of(formats.from)},
+               {"to", name_of(formats.to)},
+               {"action", "converted"},
+               {"tensors", result.n_tensors},
+               {"bytes", result.n_bytes},
+               {"seconds", watch_.elapsed_s()},
+               {"has_tokenizer", result.has_tokenizer},
+               {"end_of_document",
+                no_end ? io::OrderedJson() : io::OrderedJson(result.end_of_document)},
+               {"differing_copies", drift.n},
+               {"checks", checks_}});
+        if (!notes()) return;
+        if (no_tokenizer) {
+            note(
+                "{}: written without tokenizer files, because the vocabulary is not GPT-2's: give "
+                "--tokenizer",
+                out_);
+        }
+        if (no_end) note("{}: the end-of-document id is unknown", out_);
+        note("{}: {} tensors, {}", out_, result.n_tensors, human_size(result.n_bytes));
+    }
+    void skipped(const Formats& formats) {
+        print({{"in", in_},
+               {"out", out_},
+               {"from", name_of(formats.from)},
+               {"to", name_of(formats.to)},
+               {"action", "skipped"}});
+        if (notes()) note("{}: exists already: skipped", out_);
+    }
+    void proved(const std::string& against) {
+        print({{"in", in_}, {"against", against}, {"action", "compared"}, {"checks", checks_}});
+    }
+
+  private:
+    bool notes() const { return !quiet_ && !json_; }
+    void print(io::OrderedJson object) const {
+        if (json_) cli::write_stdout(io::json_line(object));
+    }
+
+    std::string in_;
+    std::string out_;
+    bool quiet_;
+    bool json_;
+    Stopwatch watch_;
+    io::OrderedJson checks_ = io::OrderedJson::array();
+};
+
+// Rules of the command line that concern several options. Each function throws Error(usage) when
+// its rule is broken.
+
+using convert::Format;
+using convert::ModelFormat;
+
+// Returns the last part of a path: "global_step8" of "ckpts/global_step8/".
+std::string last_part(std::string path) {
+    while (path.size() > 1 && path.ends_with('/')) path.pop_back();
+    return path.substr(path.rfind('/') + 1);
+}
+
+void refuse(const cli::Options& options, std::string_view option, std::string_view where,
+            std::string_view got) {
+    if (!options.given(option)) return;
+    usage_error(option, "is valid only {}, got {}: omit the option", where, got);
+}
+
+// Refuses an empty path among IN... and OUT.
+void refuse_empty_paths(const cli::Options& options, const std::vector<std::string>& paths) {
+    for (const std::string& path : paths) {
+        if (!path.empty()) continue;
+        const bool out = &path != &paths.front() && !options.given("--output-dir");
+        usage_error(out ? "OUT" : "IN", "is empty: give {}",
+                    out ? "the directory to create" : "a checkpoint or a Hugging Face model");
+    }
+}
+
+// Refuses an option that a conversion between these formats does not use.
+void refuse_unused_options(const cli::Options& options, const ModelFormat& from,
+                           const ModelFormat& to) {
+    const std::string target = fmt::format("--to {}", name_of(to));
+    const std::string source = fmt::format("IN in the format {}", name_of(from));
+    if (!to.is_megatron()) {
+        constexpr std::string_view where = "with --to megatron-lm or megatron-deepspeed";
+        refuse(options, "--tensor-model-parallel-size", where, target);
+        refuse(options, "--pipeline-model-parallel-size", where, target);
+        refuse(options, "--make-vocab-size-divisible-by", where, target);
+    }
+    if (to != Format::megatron_lm) {
+        refuse(options, "--transformer-impl", "with --to megatron-lm", target);
+    }
+    if (!to.is_hugging_face()) {
+        constexpr std::string_view where = "when OUT is a Hugging Face model";
+        refuse(options, "--format", where, target);
+        refuse(options, "--max-shard-size", where, target);
+        if (!options.given("--check")) {
+            refuse(options, "--tokenizer", "when OUT is a Hugging Face model, or with --check",
+                   target);
+        }
+    }
+    if (!from.is_megatron()) {
+        refuse(options, "--vocab-size", "when IN is a checkpoint of Megatron", source);
+    } else {
+        refuse(options, "--dtype", "when IN is not a Megatron checkpoint (its types are kept)",
+               source);
+    }
+}
+
+// Refuses an option that --against does not use.
+void refuse_options_of_conversions(const cli::Options& options) {
+    for (const char* option :
+         {"--to", "--from", "--dtype", "--vocab-size", "--tensor-model-parallel-size",
+          "--pipeline-model-parallel-size", "--make-vocab-size-divisible-by", "--transformer-impl",
+          "--format", "--max-shard-size", "--output-dir", "--force"}) {
+        refuse(options, option, "for a conversion", "--against, which writes nothing");
+    }
+}
+
+// Returns the path of the output of each input: a directory in `output_dir` with the last part of
+// the input's path as its name. Refuses inputs without such a name, and two inputs with the same
+// name.
+std::vector<std::string> outputs_in(const std::string& output_dir,
+                                    const std::vector<std::string>& inputs) {
+    std::vector<std::string> outputs;
+    std::map<std::string, std::string> input_of;
+    for (const std::string& input : inputs) {
+        const std::string name = last_part(input);
+        if (name.empty() || name == "." || name == "..") {
+            usage_error(
+                input,
+                "expected a path that ends with a name, such as runs/model: the output in {} "
+                "gets this name",
+                output_dir);
+        }
+        const auto [other, added] = input_of.emplace(name, input);
+        if (!added) {
+            usage_error(input,
+                        "has the same name as {}: convert this input in a call with another {}",
+                        other->second, "--output-dir");
+        }
+        outputs.push_back(output_dir + (output_dir.ends_with('/') ? "" : "/") + name);
+    }
+    return outputs;
+}
+
+// Reads `exported`, a directory of Megatron, as an import does. Compares its weights, masters and
+// moments with the weights, masters and moments of the checkpoint `native`. Returns the number of
+// tensors. When a bit differs, throws Error(answer_is_no), which names the output `out`.
+i64 compare_export(const std::string& native, const std::string& exported, const std::string& out) {
+    i64 n_tensors = 0;
+    const auto theirs = convert::open_megatron_tensors(exported, false);
+    ckpt::diff(ckpt::open(native), *theirs, ckpt::all_kinds,
+               [&](const ckpt::TensorDifference& difference) {
+                   ++n_tensors;
+                   if (difference.equal()) return;
+                   fail(Exit::answer_is_no, "--check",
+                        "{}: tensor {} ({}) differs from the same tensor of {}", out,
+                        difference.tensor, name_of(difference.kind), native);
+               });
+    return n_tensors;
+}
+
+// `in` is the current input.
+struct Args : convert::ConversionRequest {
     // The arguments: IN and OUT; with --output-dir one or more INs; with --against one IN.
     std::vector<std::string> paths;
-    std::string in;  // the current input
-    std::string out;
     std::string output_dir;
     std::string to;
     std::string from;
-    std::string dtype;
+    std::string dtype_name;
     std::string format;
-    i64 vocab_size = 0;
-    i64 tp = 1;
-    i64 pp = 1;
-    i64 vocab_multiple = 128;
     std::string transformer_impl;
     cli::Bytes max_shard{5'000'000'000};
-    std::string tokenizer;
-    bool check = false;
+    bool checks = false;
     std::string check_python;
     std::string against;
-    bool force = false;
     bool json = false;
     bool quiet = false;
 };
@@ -68,21 +294,12 @@ convert::ModelFormat format_from(const std::string& name) {
     bug(__FILE__, __LINE__, "expected a format that the parser accepts, got {}", name);
 }
 
-convert::ConversionRequest request_of(const Args& args, const std::string& command_line) {
-    convert::ConversionRequest request;
-    request.in = args.in;
-    request.out = args.out;
-    if (!args.dtype.empty()) request.dtype = dtype_from_name(args.dtype);
-    request.vocab_size = args.vocab_size;
-    request.tp = args.tp;
-    request.pp = args.pp;
-    request.vocab_multiple = args.vocab_multiple;
+convert::ConversionRequest request_of(const Args& args) {
+    convert::ConversionRequest request = args;
+    if (!args.dtype_name.empty()) request.dtype = dtype_from_name(args.dtype_name);
     request.names = value_in(convert::megatron_names, args.transformer_impl);
     if (args.format == "bin") request.files = convert::WeightFiles::bin;
     request.max_shard_bytes = args.max_shard.value;
-    request.tokenizer = args.tokenizer;
-    request.force = args.force;
-    request.command_line = command_line;
     return request;
 }
 
@@ -117,10 +334,10 @@ void check_imported(const Args& args, const std::string& native, Report& report)
 void check_usage(const Args& args, const convert::ModelFormat& from,
                  const convert::ModelFormat& to) {
     check_at_least("--max-shard-size", args.max_shard.value, 1);
-    if (!args.check_python.empty() && !args.check) {
+    if (!args.check_python.empty() && !args.checks) {
         usage_error("--check-python", "is valid only with --check");
     }
-    if (args.check && to.is_megatron() && !args.dtype.empty()) {
+    if (args.checks && to.is_megatron() && !args.dtype_name.empty()) {
         usage_error("--check",
                     "compares the tensors of {} bit by bit, but --dtype changes their bits: omit "
                     "one of the two",
@@ -142,7 +359,7 @@ void check_usage(const Args& args, const convert::ModelFormat& from,
 
 // Runs lm-convert HFDIR --check --against CKPT: compares the logits of two models.
 int prove(const Args& args, const cli::Options& options) {
-    if (!args.check) usage_error("--against", "is valid only with --check");
+    if (!args.checks) usage_error("--against", "is valid only with --check");
     if (args.against.empty()) usage_error("--against", "is empty: give a checkpoint");
     refuse_options_of_conversions(options);
     const convert::ModelFormat format = convert::detect_format(args.in);
@@ -203,18 +420,18 @@ Formats formats_of(const Args& args, const cli::Options& options) {
     return {from, to};
 }
 
-void convert_one(const Args& args, const Formats& formats, const std::string& command_line) {
+void convert_one(const Args& args, const Formats& formats) {
     const convert::ModelFormat& from = formats.from;
     const convert::ModelFormat& to = formats.to;
     const bool to_hf = to.is_hugging_face();
     Report report = report_of(args);
-    convert::ConversionRequest request = request_of(args, command_line);
+    convert::ConversionRequest request = request_of(args);
     std::optional<cli::ProgressLine> progress;
     request.progress = [&](i64 done, i64 total) {
         if (!progress) progress.emplace("convert", "MiB", total, args.quiet);
         progress->update(done);
     };
-    if (args.check) {
+    if (args.checks) {
         // The check runs before OUT appears, so that a conversion that fails the check leaves no
         // files.
         request.check = [&](const std::string& finished) {
@@ -239,7 +456,7 @@ void convert_one(const Args& args, const Formats& formats, const std::string& co
 
 // Runs lm-convert IN... --output-dir DIR. Skips an input whose complete output exists. Checks the
 // usage for all inputs before it writes anything.
-void convert_all(Args& args, const cli::Options& options, const std::string& command_line) {
+void convert_all(Args& args, const cli::Options& options) {
     const std::vector<std::string> outputs = outputs_in(args.output_dir, args.paths);
     std::vector<Formats> formats;
     for (const std::string& path : args.paths) {
@@ -258,11 +475,11 @@ void convert_all(Args& args, const cli::Options& options, const std::string& com
             report_of(args).skipped(formats[i]);
             continue;
         }
-        convert_one(args, formats[i], command_line);
+        convert_one(args, formats[i]);
     }
 }
 
-int run(Args& args, const cli::Options& options, const std::string& command_line) {
+int run(Args& args, const cli::Options& options) {
     const size_t n_paths = args.paths.size();
     refuse_empty_paths(options, args.paths);
     args.in = args.paths.front();
@@ -273,7 +490,7 @@ int run(Args& args, const cli::Options& options, const std::string& command_line
     }
     if (options.given("--output-dir")) {
         if (args.output_dir.empty()) usage_error("--output-dir", "is empty: give a directory");
-        convert_all(args, options, command_line);
+        convert_all(args, options);
         return 0;
     }
     if (n_paths < 2) usage_error("OUT", "is missing: give the directory to create");
@@ -282,7 +499,7 @@ int run(Args& args, const cli::Options& options, const std::string& command_line
                     "unexpected operand: expected only IN and OUT: to convert several inputs, give "
                     "--output-dir");
     args.out = args.paths[1];
-    convert_one(args, formats_of(args, options), command_line);
+    convert_one(args, formats_of(args, options));
     return 0;
 }
 
@@ -296,6 +513,7 @@ std::string joined(int argc, char** argv) {
 
 int main(int argc, char** argv) {
     Args args;
+    args.command_line = joined(argc, argv);
     cli::Options options("lm-convert", "convert checkpoints of Hugging Face and Megatron");
     options.positionals(
         "IN... OUT", &args.paths,
@@ -308,7 +526,7 @@ int main(int argc, char** argv) {
         "format of OUT; default: native; for a native checkpoint, the first Hugging Face "
         "format that supports the model");
     options.choice("--from", &args.from, format_names(), "format of IN; detected by default");
-    options.choice("--dtype", &args.dtype, {"fp32", "bf16", "fp16"},
+    options.choice("--dtype", &args.dtype_name, {"fp32", "bf16", "fp16"},
                    "type of the weights in OUT; default: the type in IN, but fp32 from Hugging "
                    "Face to native");
     options.value("--vocab-size", &args.vocab_size, "N",
@@ -332,7 +550,7 @@ int main(int argc, char** argv) {
     options.value("--tokenizer", &args.tokenizer, "DIR",
                   "copy the tokenizer files of DIR, and use them for --check; by default the files "
                   "of GPT-2 if the vocabulary has GPT-2's size");
-    options.flag("--check", &args.check,
+    options.flag("--check", &args.checks,
                  "before OUT appears, compare the logits of an English text in both formats; for a "
                  "Megatron OUT, compare all tensors; for a Megatron IN, check that the logits are "
                  "finite");
@@ -352,6 +570,5 @@ int main(int argc, char** argv) {
     options.examples({"lm-convert checkpoints gpt2-hf --to hf-gpt2", "lm-convert gpt2-hf restored",
                       "lm-convert gpt2-hf --check --against checkpoints",
                       "lm-convert checkpoints/global_step* --output-dir hf"});
-    return cli::run_main(argc, argv, options,
-                         [&] { return run(args, options, joined(argc, argv)); });
+    return cli::run_main(argc, argv, options, [&] { return run(args, options); });
 }

@@ -5,9 +5,9 @@
 #include <filesystem>
 
 #include "base/error.hpp"
+#include "ckpt/format/elements.hpp"
 #include "ckpt/history/generation.hpp"
 #include "ckpt/history/steps.hpp"
-#include "io/atomic.hpp"
 #include "io/file.hpp"
 #include "io/output_place.hpp"
 
@@ -40,6 +40,15 @@ bool is_run(const std::string& directory) {
 }
 
 }  // namespace
+
+void check_converted(const std::string& path, const std::string& tensor, ckpt::SliceKind kind,
+                     DType dtype, std::span<const std::byte> values) {
+    if (kind == ckpt::SliceKind::weight || ckpt::count_non_finite(values, dtype) == 0) return;
+    run_error(path,
+              "tensor {} has numbers that are not finite or exceed the range of {}: choose another "
+              "--dtype",
+              tensor, name_of(dtype));
+}
 
 io::AtomicDirectory make_output(const std::string& out, const std::vector<std::string>& ins,
                                 bool force) {

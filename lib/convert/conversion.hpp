@@ -6,12 +6,14 @@
 #include <array>
 #include <functional>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "base/dtype.hpp"
 #include "base/named.hpp"
+#include "ckpt/format/kind.hpp"
 #include "io/atomic.hpp"
 
 namespace lm::convert {
@@ -73,6 +75,12 @@ struct ConversionReport {
     bool has_tokenizer = false;
     i64 end_of_document = -1;
 };
+
+// Throws Error(failure) naming `path` and `tensor` when `values`, which were converted to `dtype`,
+// are not all finite, because a conversion must not create infinities. Weights that need no
+// conversion are copied unchanged, even infinite ones.
+void check_converted(const std::string& path, const std::string& tensor, ckpt::SliceKind kind,
+                     DType dtype, std::span<const std::byte> values);
 
 // Creates the output directory of a conversion from `ins`, and removes the temporary directories
 // that killed conversions to `out` have left. Throws Error(usage) when `out` has no parent

@@ -5,8 +5,8 @@
 #include <cstring>
 
 #include "base/error.hpp"
-#include "ckpt/format/elements.hpp"
-#include "convert/transpose.hpp"
+#include "convert/conversion.hpp"
+#include "convert/source_tensor.hpp"
 #include "io/ordered_blocks.hpp"
 
 namespace lm::convert {
@@ -65,7 +65,7 @@ class ChunkReader {
             transpose(all.get() + chunk.begin * size, map.n_cols(), map.n_rows(),
                       chunk.end - chunk.begin, size, to.data());
         }
-        check_finite(tensor, to);
+        check_converted(checkpoint_.path(), map.name, tensor.kind, tensor.dtype, to);
     }
 
   private:
@@ -93,19 +93,6 @@ class ChunkReader {
                  {.box = box, .flat_begin = 0, .flat_end = n, .dtype = tensor.dtype, .data = out}});
         }
         checkpoint_.load(requests);
-    }
-
-    // Checks converted values, because a conversion must not create infinities. Values that need no
-    // conversion are copied unchanged, even infinite ones.
-    void check_finite(const ExportedTensor& tensor, std::span<const std::byte> bytes) const {
-        if (tensor.kind == ckpt::SliceKind::weight ||
-            ckpt::count_non_finite(bytes, tensor.dtype) == 0) {
-            return;
-        }
-        run_error(checkpoint_.path(),
-                  "tensor {} has numbers that are not finite or exceed the range of {}: choose "
-                  "another --dtype",
-                  tensor.map.name, name_of(tensor.dtype));
     }
 
     const ckpt::Checkpoint& checkpoint_;

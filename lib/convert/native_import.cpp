@@ -340,4 +340,57 @@ ConversionReport NativeImport::write(const ConversionRequest& request, ckpt::Sav
     return report;
 }
 
+namespace {
+
+class ImportedTensors final : public ckpt::TensorSource {
+  public:
+    explicit ImportedTensors(ImportedModel model) : model_(std::move(model)) {
+        for (const spec::TensorSpec& tensor : names().table()) {
+            tensors_.push_back({tensor.name, tensor.shape, model_.weights});
+        }
+    }
+
+    const std::string& path() const override { return model_.path; }
+    const spec::ModelConfig& model() const override { return names().config(); }
+    i64 iteration() const override { return model_.iteration; }
+    const std::vector<ckpt::TensorInfo>& tensors() const override { return tensors_; }
+    const ckpt::TensorInfo* find(std::string_view tensor) const override {
+        const std::string name(tensor);
+        return names().find(name) ? &tensors_[static_cast<size_t>(names().index(name))] : nullptr;
+    }
+    bool has(ckpt::SliceKind kind) const override { return model_.import.has(kind); }
+    void load(const std::string& tensor, ckpt::SliceKind kind,
+              const ckpt::LoadTarget& target) const override {
+        const Shape& shape = find(tensor)->shape;
+        LM_CHECK(target.box.shape().numel() == shape.numel(),
+                 "{}: expected the box of the whole tensor {}, got {}", tensor, shape.str(),
+                 target.box.shape().str());
+        auto* const out = static_cast<std::byte*>(target.data);
+        const auto load_as = [&](DType dtype, std::byte* to) {
+            model_.import.load(tensor, kind, dtype, target.flat_begin, target.flat_end, to,
+                               readers_);
+        };
+        const DType stored = kind == ckpt::SliceKind::weight ? model_.weights : DType::fp32;
+        if (!model_.rounds || stored == target.dtype) return load_as(target.dtype, out);
+        const i64 n = target.flat_end - target.flat_begin;
+        std::vector<std::byte> elements(static_cast<size_t>(n * size_of(stored)));
+        load_as(stored, elements.data());
+        ckpt::convert_elements(elements.data(), stored, out, target.dtype, n);
+    }
+
+  private:
+    const ModelTensors& names() const { return model_.import.tensors(); }
+
+    ImportedModel model_;
+    std::vector<ckpt::TensorInfo> tensors_;
+    mutable SourceReaders readers_;
+};
+
+}  // namespace
+
+std::unique_ptr<ckpt::TensorSource> open_tensors(ImportedModel model) {
+    model.import.check_complete(model.path);
+    return std::make_unique<ImportedTensors>(std::move(model));
+}
+
 }  // namespace lm::convert

@@ -3,11 +3,13 @@
 #pragma once
 
 #include <map>
+#include <memory>
 #include <mutex>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "ckpt/format/tensor_source.hpp"
 #include "ckpt/history/save.hpp"
 #include "convert/conversion.hpp"
 #include "convert/source_tensor.hpp"
@@ -82,5 +84,19 @@ class NativeImport {
     ModelTensors tensors_;
     std::map<Key, std::vector<SourceBlock>> blocks_;
 };
+
+// The import of a whole model.
+struct ImportedModel {
+    std::string path;
+    NativeImport import;
+    DType weights = DType::fp32;
+    i64 iteration = 0;
+    // True: a value is first rounded to its stored type, which is `weights` or, for masters and
+    // moments, fp32.
+    bool rounds = false;
+};
+// Returns the tensors of a model, read from its files. Throws Error(failure) when a tensor has
+// elements without a source.
+std::unique_ptr<ckpt::TensorSource> open_tensors(ImportedModel model);
 
 }  // namespace lm::convert

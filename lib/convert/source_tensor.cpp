@@ -5,13 +5,45 @@
 
 #include <algorithm>
 #include <cstring>
+#include <numeric>
 
 #include "base/error.hpp"
+#include "base/shape.hpp"
 #include "ckpt/format/elements.hpp"
-#include "convert/transpose.hpp"
 #include "io/file.hpp"
 
 namespace lm::convert {
+
+namespace {
+
+// Works in blocks of 32 x 32, which stay in the L1 cache.
+template <typename T>
+void transpose_elements(const T* from, i64 stride, i64 rows, i64 cols, T* to) {
+    constexpr i64 block = 32;
+    for (i64 row0 = 0; row0 < rows; row0 += block) {
+        for (i64 col0 = 0; col0 < cols; col0 += block) {
+            for (i64 col = col0; col < std::min(col0 + block, cols); ++col) {
+                for (i64 row = row0; row < std::min(row0 + block, rows); ++row) {
+                    to[col * rows + row] = from[row * stride + col];
+                }
+            }
+        }
+    }
+}
+
+}  // namespace
+
+void transpose(const std::byte* from, i64 stride, i64 rows, i64 cols, i64 size, std::byte* to) {
+    LM_CHECK(size == 2 || size == 4, "expected elements of 2 or 4 bytes, got {}", size);
+    if (size == 4) {
+        transpose_elements(reinterpret_cast<const u32*>(from), stride, rows, cols,
+                           reinterpret_cast<u32*>(to));
+    } else {
+        transpose_elements(reinterpret_cast<const u16*>(from), stride, rows, cols,
+                           reinterpret_cast<u16*>(to));
+    }
+}
+
 namespace {
 
 constexpr i64 band_bytes = i64{16} << 20;
@@ -46,6 +78,10 @@ SourceMatrix SourceTensor::matrix() const {
              shape.size());
     if (shape.size() == 1) return {storage, start, shape[0], 1, strides[0], 1};
     return {storage, start, shape[0], shape[1], strides[0], strides[1]};
+}
+
+i64 numel(std::span<const i64> shape) {
+    return std::accumulate(shape.begin(), shape.end(), i64{1}, checked_mul);
 }
 
 std::vector<i64> contiguous_strides(std::span<const i64> shape) {

@@ -3,6 +3,7 @@
 // that view them with strides. Files are read, not memory-mapped.
 #pragma once
 
+#include <cstddef>
 #include <functional>
 #include <memory>
 #include <mutex>
@@ -15,6 +16,10 @@
 #include "convert/whole_tensors.hpp"
 
 namespace lm::convert {
+
+// Computes to[col * rows + row] = from[row * stride + col] for `rows` rows and `cols` columns.
+// Counts and `stride` are in elements of `size` bytes, 2 or 4; both arrays are aligned to `size`.
+void transpose(const std::byte* from, i64 stride, i64 rows, i64 cols, i64 size, std::byte* to);
 
 // A record of an archive, and the state of its check: its CRC-32 is verified before the first use.
 struct RecordCheck {
@@ -72,6 +77,8 @@ struct SourceTensor {
     SourceMatrix matrix() const;
 };
 
+// Returns the number of elements; throws like checked_mul().
+i64 numel(std::span<const i64> shape);
 // Returns the strides of a row-major tensor without gaps.
 std::vector<i64> contiguous_strides(std::span<const i64> shape);
 

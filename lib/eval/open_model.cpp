@@ -6,10 +6,9 @@
 #include "ckpt/history/steps.hpp"
 #include "convert/formats/model_format.hpp"
 #include "convert/hf/config_json.hpp"
-#include "convert/hf/source.hpp"
-#include "convert/megatron/megatron_tensors.hpp"
+#include "convert/hf/from_hf.hpp"
+#include "convert/megatron/open_megatron.hpp"
 #include "io/path.hpp"
-#include "text/byte_tokenizer.hpp"
 
 namespace lm::eval {
 namespace {

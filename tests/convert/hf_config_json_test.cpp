@@ -105,8 +105,8 @@ TEST_CASE("what a class writes, it reads") {
     for (const HfClass* hf : hf_classes()) {
         INFO(hf->name);
         spec::ModelConfig config = model_of(std::string(hf->model_type), "");
-        for (const HfClass::ActivationName& entry : hf->activations) {
-            config.activation = entry.activation;
+        for (const auto& entry : hf->activations) {
+            config.activation = entry.value;
             config.untied_head = !config.untied_head;
             CHECK_FALSE(misfit(*hf, config));
             const std::string text = hf_config(*hf, config, 3, DType::bf16).dump();

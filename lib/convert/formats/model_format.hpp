@@ -34,4 +34,8 @@ std::vector<ModelFormat> all_formats();
 // Returns the format of the model at `path`. Throws Error(usage) when the format is not known.
 ModelFormat detect_format(const std::string& path);
 
+// Throws Error unless `path` is a complete model of the given format: the model has each tensor of
+// its configuration, with all elements, in files of the right size. Reads hardly any tensor data.
+void check_output(const std::string& path, const ModelFormat& format);
+
 }  // namespace lm::convert

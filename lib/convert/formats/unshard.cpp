@@ -5,11 +5,11 @@
 #include <cctype>
 
 #include "base/error.hpp"
-#include "ckpt/format/elements.hpp"
 #include "ckpt/format/geometry.hpp"
 #include "ckpt/format/index.hpp"
 #include "ckpt/format/model_json.hpp"
 #include "ckpt/format/safetensors.hpp"
+#include "convert/conversion.hpp"
 #include "convert/hf/files.hpp"
 #include "io/atomic.hpp"
 #include "io/checked.hpp"
@@ -164,7 +164,7 @@ class Unsharder {
                           .flat_end = chunk.end,
                           .dtype = dtype_,
                           .data = bytes.data()});
-            check_held(*chunk.tensor, bytes);
+            check_converted(source_.path(), *chunk.tensor, kind_, dtype_, bytes);
         };
         const auto append = [&](i64 at, io::AlignedBlock& block) {
             writer.append(block.first(chunks[static_cast<size_t>(at)].n_bytes));
@@ -172,17 +172,6 @@ class Unsharder {
             if (request_.progress) request_.progress(n_written_, report_.n_bytes);
         };
         io::for_each_block_in_order(std::ssize(chunks), io::blocks_in_flight, read, append);
-    }
-
-    // Throws when values that were converted from masters to dtype_ are not finite. Weights that
-    // need no conversion are copied unchanged, even infinite ones.
-    void check_held(const std::string& tensor, std::span<const std::byte> values) const {
-        if (kind_ == ckpt::SliceKind::weight || ckpt::count_non_finite(values, dtype_) == 0) return;
-        run_error(
-            source_.path(),
-            "tensor {} has numbers that are not finite or exceed the range of {}: choose another "
-            "--dtype",
-            tensor, name_of(dtype_));
     }
 
     const ckpt::TensorSource& source_;

@@ -1,13 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "convert/hf/config_json.hpp"
 
+#include <fmt/ranges.h>
+
 #include <algorithm>
 #include <array>
 
 #include "base/error.hpp"
+#include "ckpt/format/model_json.hpp"
+#include "convert/hf/fits.hpp"
+#include "convert/torch/pickle_globals.hpp"
 #include "io/file.hpp"
 
 namespace lm::convert {
+
 namespace {
 
 using spec::Activation;
@@ -44,43 +50,18 @@ io::Json id_or_null(i64 id) {
     return id < 0 ? io::Json(nullptr) : io::Json(id);
 }
 
-std::string_view torch_name(DType dtype) {
-    switch (dtype) {
-        case DType::bf16:
-            return "bfloat16";
-        case DType::fp16:
-            return "float16";
-        default:
-            return "float32";
-    }
-}
-
-std::optional<Activation> activation_of(const HfClass& hf, std::string_view name) {
-    for (const HfClass::ActivationName& entry : hf.activations) {
-        if (entry.name == name) return entry.activation;
-    }
-    return std::nullopt;
-}
-
 std::string_view activation_name(const HfClass& hf, Activation activation) {
-    if (activation_of(hf, hf.absent_activation) == activation) return hf.absent_activation;
-    for (const HfClass::ActivationName& entry : hf.activations) {
-        if (entry.activation == activation) return entry.name;
-    }
-    bug(__FILE__, __LINE__, "expected an activation of {}, got {}", hf.class_name,
-        name_of(activation));
+    if (value_in(hf.activations, hf.absent_activation) == activation) return hf.absent_activation;
+    return name_in(hf.activations, activation);
 }
 
 Activation read_activation(const HfClass& hf, const io::Json& json, const std::string& path) {
-    if (!hf.activation_key) return hf.activations.front().activation;
+    if (!hf.activation_key) return hf.activations.front().value;
     const auto name = io::json_get_or<std::string>(json, hf.activation_key,
                                                    std::string(hf.absent_activation), path);
-    if (const auto activation = activation_of(hf, name)) return *activation;
-    std::string known;
-    for (const HfClass::ActivationName& entry : hf.activations) {
-        known += fmt::format("{}{}", known.empty() ? "" : ", ", entry.name);
-    }
-    usage_error(path, "{}: expected {}, got '{}'", hf.activation_key, known, name);
+    if (const auto activation = value_in(hf.activations, name)) return *activation;
+    usage_error(path, "{}: expected {}, got '{}'", hf.activation_key,
+                fmt::join(names_in(hf.activations), ", "), name);
 }
 
 void check_constants(const HfClass& hf, i64 max_positions, const io::Json& json,
@@ -263,7 +244,7 @@ io::Json hf_config(const HfClass& hf, const ModelConfig& config, i64 end_of_docu
     json["tie_word_embeddings"] = !config.untied_head;
     json["use_cache"] = true;
     json["bos_token_id"] = json["eos_token_id"] = id_or_null(end_of_document);
-    json["torch_dtype"] = torch_name(dtype);
+    json["torch_dtype"] = torch_dtype(dtype);
     return json;
 }
 
@@ -295,6 +276,74 @@ HfModel read_hf_model(const std::string& model) {
 const HfClass* hf_class_in(const std::string& config_path) {
     const io::Json json = parse(io::read_file(config_path), config_path);
     return hf_class_of_type(io::json_get_or<std::string>(json, "model_type", "", config_path));
+}
+
+namespace {
+
+using spec::ModelConfig;
+
+// Returns a copy of `expected` that has the values of `found` in the members that the forward pass
+// does not use.
+ModelConfig with_unused_members(ModelConfig expected, const ModelConfig& found) {
+    const auto unused = [&](auto member) { expected.*member = found.*member; };
+    unused(&ModelConfig::seq_length);
+    unused(&ModelConfig::attention_dropout);
+    unused(&ModelConfig::hidden_dropout);
+    unused(&ModelConfig::init_std);
+    const auto no_window = [](const ModelConfig& c) {
+        return c.window == 0 || c.window >= c.max_positions;
+    };
+    if (no_window(expected) && no_window(found)) unused(&ModelConfig::window);
+    if (!has_table(expected.position)) {
+        unused(&ModelConfig::max_positions);
+    }
+    if (!is_rotary(expected.position)) {
+        unused(&ModelConfig::rotary_base);
+        unused(&ModelConfig::rotary_percent);
+        unused(&ModelConfig::rotary_interleaved);
+        unused(&ModelConfig::rope_scaling);
+    }
+    return expected;
+}
+
+// Returns "KEY is VALUE, expected VALUE" for each key of config.json that differs.
+std::string differences(const HfModel& found, const ModelConfig& expected) {
+    const io::Json theirs = hf_config(*found.hf_class, found.config, -1, DType::fp32);
+    const io::Json wanted = hf_config(*found.hf_class, expected, -1, DType::fp32);
+    std::string text;
+    for (const auto& [key, value] : wanted.items()) {
+        const io::Json other = theirs.value(key, io::Json(nullptr));
+        if (other == value) continue;
+        text += fmt::format("{}{} is {}, expected {}", text.empty() ? "" : "; ", key, other.dump(),
+                            value.dump());
+    }
+    return text;
+}
+
+HfModel read_model(const std::string& hf) {
+    try {
+        return read_hf_model(hf);
+    } catch (const Error& error) {
+        // lm-utils supports a config.json that describes `expected`. So a config.json that lm-utils
+        // does not support describes another model.
+        throw Error(error.code() == Exit::usage ? Exit::answer_is_no : error.code(), error.what());
+    }
+}
+
+}  // namespace
+
+void check_hf_config(const std::string& hf, const ModelConfig& checkpoint) {
+    const HfModel found = read_model(hf);
+    const ModelConfig expected = with_unused_members(checkpoint, found.config);
+    if (ckpt::to_json(found.config) == ckpt::to_json(expected)) return;
+    const std::string path = hf_config_path(hf);
+    if (const auto unfit = inexpressible(*found.hf_class, expected)) {
+        fail(Exit::answer_is_no, path,
+             "model_type '{0}' cannot be this checkpoint's, which has {2} ({1}): give the "
+             "config.json of the right model",
+             found.hf_class->model_type, unfit->flag, unfit->has);
+    }
+    fail(Exit::answer_is_no, path, "{}: correct config.json", differences(found, expected));
 }
 
 }  // namespace lm::convert

@@ -8,6 +8,7 @@
 #include "ckpt/format/manifest.hpp"
 #include "convert/hf/classes.hpp"
 #include "io/json.hpp"
+#include "spec/model.hpp"
 
 namespace lm::convert {
 
@@ -34,5 +35,10 @@ HfModel read_hf_model(const std::string& model);
 // Returns the class that this config.json names; nullptr: none, or one that lm-utils does not
 // support.
 const HfClass* hf_class_in(const std::string& config_path);
+
+// Throws Error(answer_is_no) when config.json of the model `hf` (a directory or a file) describes a
+// different forward pass than `checkpoint`. The message names the differing keys, each with both
+// values. Does not compare dropout, initialization and the length of sequences.
+void check_hf_config(const std::string& hf, const spec::ModelConfig& checkpoint);
 
 }  // namespace lm::convert

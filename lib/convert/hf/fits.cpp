@@ -10,15 +10,15 @@ using spec::Activation;
 using spec::ModelConfig;
 
 bool has_activation(const HfClass& hf, Activation activation) {
-    if (!hf.activation_key) return hf.activations.front().activation == activation;
-    return std::ranges::any_of(hf.activations,
-                               [&](const auto& entry) { return entry.activation == activation; });
+    if (!hf.activation_key) return hf.activations.front().value == activation;
+    return std::ranges::find(hf.activations, activation, &Named<Activation>::value) !=
+           hf.activations.end();
 }
 
 std::optional<Misfit> misfit_of_activation(const HfClass& hf, Activation activation) {
     if (has_activation(hf, activation)) return std::nullopt;
     std::string_view flag = "--no-bias-gelu-fusion";
-    if (is_gated(activation) != is_gated(hf.activations.front().activation)) {
+    if (is_gated(activation) != is_gated(hf.activations.front().value)) {
         const bool by_name = is_gated(activation) && switch_of(activation).empty();
         flag = by_name ? "--glu-activation" : "--swiglu";
     }

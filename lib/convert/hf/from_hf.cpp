@@ -3,6 +3,7 @@
 
 #include <set>
 
+#include "convert/hf/files.hpp"
 #include "convert/hf/weights.hpp"
 
 namespace lm::convert {
@@ -20,6 +21,12 @@ OpenedHf open_hf(const std::string& path) {
     weights.check_rest(used);
     opened.n_tensors = std::ssize(used);
     return opened;
+}
+
+HfSource open_hf_source(const std::string& path) {
+    OpenedHf opened = open_hf(path);
+    return {open_tensors({path, std::move(opened.import), hf_weights_type(path)}),
+            opened.tokenizer};
 }
 
 ConversionReport from_hf(const ConversionRequest& request) {

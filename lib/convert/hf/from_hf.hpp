@@ -17,6 +17,14 @@ struct OpenedHf {
 // that names a missing or unknown tensor.
 OpenedHf open_hf(const std::string& path);
 
+struct HfSource {
+    std::unique_ptr<ckpt::TensorSource> tensors;
+    ckpt::TokenizerInfo tokenizer;
+};
+// Opens the tensors of the model `path`: a directory, or a .safetensors or .bin file next to its
+// config.json. Throws the errors of open_hf().
+HfSource open_hf_source(const std::string& path);
+
 // Converts request.in (directory, or one weight file next to its config.json) to the directory
 // request.out, which appears whole or not at all. The checkpoint has weights only, as step 0.
 // Throws Error(usage) for a model that lm-utils does not support, Error(failure) that names a

@@ -72,8 +72,7 @@ class Exporter {
         std::vector<ExportedTensor> tensors;
         pickle.open_dict();
         for (const std::string& name : names) {
-            pickle.key(name);
-            pickle.tensor(dtype_, tensors_.at(name).shape());
+            pickle.key(name).tensor(dtype_, tensors_.at(name).shape());
             tensors.push_back({tensors_.at(name), kind_, dtype_});
         }
         pickle.close_dict();

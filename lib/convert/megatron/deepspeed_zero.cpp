@@ -2,13 +2,11 @@
 #include "convert/megatron/deepspeed_zero.hpp"
 
 #include <algorithm>
-#include <array>
 #include <map>
 
 #include "base/error.hpp"
 #include "convert/megatron/megatron_import.hpp"
 #include "io/file.hpp"
-#include "io/json.hpp"
 
 namespace lm::convert {
 namespace {
@@ -82,13 +80,7 @@ class ZeroReader {
     static const PickleValue* element(const PickleValue* list, size_t group) {
         if (list == nullptr) return nullptr;
         if (list->is(Kind::list)) return group < list->items.size() ? list->items[group] : nullptr;
-        for (size_t i = 0; list->is(Kind::dict) && i + 1 < list->items.size(); i += 2) {
-            const PickleValue& key = *list->items[i];
-            if (key.is(Kind::integer) && key.integer == static_cast<i64>(group)) {
-                return list->items[i + 1];
-            }
-        }
-        return nullptr;
+        return list->find(static_cast<i64>(group));
     }
 
     // Returns the dict with the moments of a group. base_optimizer_state is {state: {group: dict}},
@@ -190,11 +182,6 @@ class ZeroReader {
             shape.push_back(dim->integer);
         }
         return shape;
-    }
-    static i64 numel(const std::vector<i64>& shape) {
-        i64 n = 1;
-        for (const i64 dim : shape) n = checked_mul(n, dim);
-        return n;
     }
 
     void add_group(size_t group, const PickleValue& shapes) const {

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "convert/megatron/dist_checkpoint.hpp"
 
+#include <algorithm>
+
 #include "base/error.hpp"
 #include "convert/torch/pickle_reader.hpp"
 #include "io/file.hpp"
@@ -127,6 +129,26 @@ void DistCheckpoint::add_records(const PickleValue& metadata, const std::string&
         }
         tensor->second.chunks.push_back({std::move(offsets), std::move(record)});
     }
+}
+
+i64 DistCheckpoint::append(const std::string& key, const std::map<i64, SourceTensor>& chunks,
+                           i64 most, Storage& storage) const {
+    i64 n = 0;
+    for (const auto& [begin, chunk] : chunks) {
+        if (begin != n) {
+            run_error(path_,
+                      "{}: corrupt: its chunks have a gap or an overlap: expected a chunk that "
+                      "begins at element {}, got {}",
+                      key, n, begin);
+        }
+        Extent extent = chunk.storage->extents.at(0);
+        storage.dtype = chunk.storage->dtype;
+        extent.offset += chunk.start * size_of(storage.dtype);
+        extent.n = std::min(chunk.shape.back(), most - n);
+        n += extent.n;
+        storage.extents.push_back(std::move(extent));
+    }
+    return n;
 }
 
 SourceTensor DistCheckpoint::read(const DistChunk& chunk, const std::string& name) {

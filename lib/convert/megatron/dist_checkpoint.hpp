@@ -44,6 +44,11 @@ class DistCheckpoint {
     // The objects that are not tensors, by key. The record of an object contains a list whose only
     // item is the object.
     const std::map<std::string, DistRecord>& objects() const { return objects_; }
+    // Appends the elements of the chunks of the tensor `key` to `storage`, at most `most` elements.
+    // `chunks` are by the number of their first element. Returns the number of elements. Throws
+    // Error(failure) when the chunks have a gap or an overlap.
+    i64 append(const std::string& key, const std::map<i64, SourceTensor>& chunks, i64 most,
+               Storage& storage) const;
     // Returns the tensor of a chunk. Errors refer to the tensor as `name`.
     static SourceTensor read(const DistChunk& chunk, const std::string& name);
 

@@ -8,7 +8,6 @@
 #include "convert/megatron/deepspeed_layers.hpp"
 #include "convert/megatron/deepspeed_zero.hpp"
 #include "convert/megatron/from_universal.hpp"
-#include "convert/megatron/megatron_import.hpp"
 #include "io/file.hpp"
 
 namespace lm::convert {

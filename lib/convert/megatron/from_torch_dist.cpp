@@ -2,12 +2,11 @@
 #include "convert/megatron/from_torch_dist.hpp"
 
 #include <algorithm>
-#include <array>
+#include <limits>
 
 #include "base/error.hpp"
 #include "convert/megatron/dist_checkpoint.hpp"
 #include "convert/megatron/distributed_optimizer.hpp"
-#include "convert/megatron/megatron_import.hpp"
 #include "io/json.hpp"
 
 namespace lm::convert {
@@ -189,22 +188,9 @@ class TorchDistImporter {
     SourceTensor joined(const std::string& key, const std::map<i64, SourceTensor>& chunks,
                         const std::vector<i64>& box) const {
         auto storage = std::make_shared<Storage>();
-        i64 n = 0;
-        for (const auto& [begin, chunk] : chunks) {
-            Extent extent = chunk.storage->extents.at(0);
-            if (begin != n) {
-                run_error(checkpoint_.path(),
-                          "{}: corrupt: its chunks have a gap or an overlap: expected a chunk that "
-                          "begins at element {}, got {}",
-                          key, n, begin);
-            }
-            storage->dtype = chunk.storage->dtype;
-            extent.offset += chunk.start * size_of(storage->dtype);
-            extent.n = chunk.shape.back();
-            n += extent.n;
-            storage->extents.push_back(std::move(extent));
-        }
-        if (n != (box.size() == 2 ? checked_mul(box[0], box[1]) : box[0])) {
+        constexpr i64 all = std::numeric_limits<i64>::max();
+        const i64 n = checkpoint_.append(key, chunks, all, *storage);
+        if (n != numel(box)) {
             run_error(checkpoint_.path(), "{}: expected boxes of shape {}, got {} elements", key,
                       io::Json(box).dump(), n);
         }

@@ -7,7 +7,6 @@
 #include "base/error.hpp"
 #include "convert/megatron/deepspeed_layers.hpp"
 #include "convert/megatron/deepspeed_zero.hpp"
-#include "convert/megatron/megatron_import.hpp"
 #include "convert/torch/pickle_globals.hpp"
 #include "io/file.hpp"
 #include "io/json.hpp"

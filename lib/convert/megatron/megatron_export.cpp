@@ -1,15 +1,105 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "convert/megatron/megatron_export.hpp"
 
-#include <utility>
-
 #include <array>
 #include <span>
+#include <utility>
 
 #include "base/error.hpp"
 #include "convert/megatron/megatron_args.hpp"
+#include "convert/torch/pickle_globals.hpp"
+#include "io/json.hpp"
 
 namespace lm::convert {
+
+ExportedOptimizer exported_optimizer(const ckpt::Manifest& manifest, const std::string& path) {
+    const io::Json state = io::parse_json(manifest.state, path);
+    const io::Json none = io::Json::object();
+    const io::Json& run = state.contains("schedule") ? state.at("schedule") : none;
+    const auto number = [&](const io::Json& object, const char* key, double absent) {
+        const auto it = object.find(key);
+        return it != object.end() && it->is_number() ? it->get<double>() : absent;
+    };
+    ExportedOptimizer result;
+    result.lr = number(run, "lr", 0);
+    spec::AdamWConfig& adam = result.adam;
+    adam.beta1 = number(run, "adam_beta1", adam.beta1);
+    adam.beta2 = number(run, "adam_beta2", adam.beta2);
+    adam.eps = number(run, "adam_eps", adam.eps);
+    adam.weight_decay = number(run, "weight_decay", adam.weight_decay);
+    const auto scale = state.find("loss_scale");
+    if (scale == state.end() || !scale->is_object()) return result;
+    ExportedLossScale& out = result.loss_scale.emplace();
+    const auto whole = [&](const io::Json& object, const char* key, i64 absent) {
+        return static_cast<i64>(number(object, key, static_cast<double>(absent)));
+    };
+    out.scale = number(*scale, "scale", 1);
+    out.steps_since_overflow = whole(*scale, "steps_since_overflow", 0);
+    out.config.min = number(run, "min_loss_scale", out.config.min);
+    out.config.window = whole(run, "loss_scale_window", out.config.window);
+    out.config.hysteresis = whole(run, "hysteresis", out.config.hysteresis);
+    out.hysteresis_left = whole(*scale, "hysteresis_left", out.config.hysteresis);
+    return result;
+}
+
+void write_hyperparameters(PickleWriter& pickle, const ExportedOptimizer& optimizer, bool decays) {
+    const spec::AdamWConfig& adam = optimizer.adam;
+    pickle.key("lr").real(optimizer.lr);
+    pickle.key("betas").open_tuple();
+    pickle.real(adam.beta1);
+    pickle.real(adam.beta2);
+    pickle.close_tuple();
+    pickle.key("eps").real(adam.eps);
+    pickle.key("weight_decay").real(decays ? adam.weight_decay : 0);
+    pickle.key("bias_correction").boolean(true);
+}
+
+void write_partition_counts(PickleWriter& pickle) {
+    for (const auto& [key, value] : {std::pair{"partition_count", 1}, {"group_paddings", 0}}) {
+        pickle.key(key).open_list();
+        for (int group = 0; group < 2; ++group) pickle.integer(value);
+        pickle.close_list();
+    }
+    // DeepSpeed refuses optimizer states of versions before 0.3.17, because these had another
+    // layout.
+    pickle.key("ds_version").text("0.3.17");
+}
+
+void write_base_groups(PickleWriter& pickle, const ExportedOptimizer& optimizer) {
+    pickle.key("param_groups").open_list();
+    for (i64 group = 0; group < 2; ++group) {
+        pickle.open_dict();
+        write_hyperparameters(pickle, optimizer, group == 0);
+        pickle.key("params").open_list();
+        pickle.integer(group);
+        pickle.close_list();
+        pickle.close_dict();
+    }
+    pickle.close_list();
+}
+
+// Writes a DynamicLossScaler of fp16/loss_scaler.py. The number of steps since the last overflow is
+// cur_iter - 1 - last_overflow_iter.
+void write_loss_scaler(PickleWriter& pickle, const ExportedLossScale& scale) {
+    pickle.key("dynamic_loss_scale").boolean(true);
+    pickle.key("overflow").boolean(false);
+    pickle.key("loss_scaler")
+        .open_object("deepspeed.runtime.fp16.loss_scaler", "DynamicLossScaler");
+    pickle.key("cur_scale").real(scale.scale);
+    pickle.key("cur_iter").integer(scale.steps_since_overflow);
+    pickle.key("last_overflow_iter").integer(-1);
+    pickle.key("scale_factor").real(2);
+    pickle.key("scale_window").integer(scale.config.window);
+    pickle.key("min_scale").real(scale.config.min);
+    pickle.key("delayed_shift").integer(scale.config.hysteresis);
+    pickle.key("cur_hysteresis").integer(scale.hysteresis_left);
+    pickle.key("consecutive_hysteresis").boolean(false);
+    pickle.key("raise_error_at_min_scale").boolean(true);
+    pickle.key("dynamic").boolean(true);
+    pickle.key("dtype").type(DType::fp16);
+    pickle.close_object();
+}
+
 namespace {
 
 constexpr i64 gpt2_vocab_size = 50257;
@@ -78,11 +168,6 @@ constexpr std::array embedding_rows{
     Row{"position_embeddings", "embedding.position"},
 };
 constexpr std::array suffixes{".weight", ".bias"};
-
-const char* torch_dtype(DType dtype) {
-    return dtype == DType::bf16 ? "torch.bfloat16"
-                                : (dtype == DType::fp16 ? "torch.float16" : "torch.float32");
-}
 
 std::string_view position_name(spec::PositionEmbedding position) {
     switch (position) {
@@ -208,8 +293,7 @@ namespace {
 void write_variants(PickleWriter& pickle, const spec::ModelConfig& c) {
     const auto flag = [&](const char* name, bool value) {
         if (!value || *name == '\0') return;
-        pickle.key(name);
-        pickle.boolean(true);
+        pickle.key(name).boolean(true);
     };
     if (!is_gated(c.activation)) flag(argument_of(c.activation).c_str(), true);
     flag("rotary_interleaved", c.rotary_interleaved);
@@ -218,12 +302,10 @@ void write_variants(PickleWriter& pickle, const spec::ModelConfig& c) {
     flag("add_qkv_bias", c.qkv_bias);
     flag("use_rope_scaling", c.rope_scaling != 0);
     if (c.rope_scaling != 0) {
-        pickle.key("rope_scaling_factor");
-        pickle.real(c.rope_scaling);
+        pickle.key("rope_scaling_factor").real(c.rope_scaling);
     }
     if (c.window == 0) return;
-    pickle.key("window_size");
-    pickle.open_list();
+    pickle.key("window_size").open_list();
     pickle.integer(c.window - 1);
     pickle.integer(0);
     pickle.close_list();
@@ -234,68 +316,52 @@ void write_variants(PickleWriter& pickle, const spec::ModelConfig& c) {
 void MegatronLayout::write_args(PickleWriter& pickle, const ckpt::Manifest& manifest,
                                 DType weights) const {
     const spec::ModelConfig& c = model_.config();
-    const auto integer = [&](const char* name, i64 value) {
-        pickle.key(name);
-        pickle.integer(value);
-    };
-    const auto real = [&](const char* name, double value) {
-        pickle.key(name);
-        pickle.real(value);
-    };
-    const auto flag = [&](const char* name, bool value) {
-        pickle.key(name);
-        pickle.boolean(value);
-    };
-    const auto text = [&](const char* name, std::string_view value) {
-        pickle.key(name);
-        pickle.text(value);
-    };
     pickle.open_namespace();
-    integer("num_layers", c.n_layers);
-    integer("hidden_size", c.hidden);
-    integer("ffn_hidden_size", c.ffn_hidden);
-    integer("num_attention_heads", c.n_heads);
-    integer("kv_channels", c.head_dim);
-    flag("group_query_attention", c.n_groups != c.n_heads);
-    integer("num_query_groups", c.n_groups);
-    integer("seq_length", c.seq_length);
-    integer("max_position_embeddings", c.max_positions);
-    integer("padded_vocab_size", padded_vocab_);
-    integer("vocab_size", c.vocab_size);
-    integer("make_vocab_size_divisible_by", vocab_multiple_);
-    if (c.vocab_size == gpt2_vocab_size) text("tokenizer_type", "GPT2BPETokenizer");
-    if (names_ != MegatronNames::classic) text("transformer_impl", name_of(names_));
-    text("ckpt_format", "torch");
-    flag("add_position_embedding", true);
-    text("position_embedding_type", position_name(c.position));
-    text("normalization", name_of(c.normalization));
-    flag("swiglu", c.activation == spec::Activation::swiglu);
+    pickle.key("num_layers").integer(c.n_layers);
+    pickle.key("hidden_size").integer(c.hidden);
+    pickle.key("ffn_hidden_size").integer(c.ffn_hidden);
+    pickle.key("num_attention_heads").integer(c.n_heads);
+    pickle.key("kv_channels").integer(c.head_dim);
+    pickle.key("group_query_attention").boolean(c.n_groups != c.n_heads);
+    pickle.key("num_query_groups").integer(c.n_groups);
+    pickle.key("seq_length").integer(c.seq_length);
+    pickle.key("max_position_embeddings").integer(c.max_positions);
+    pickle.key("padded_vocab_size").integer(padded_vocab_);
+    pickle.key("vocab_size").integer(c.vocab_size);
+    pickle.key("make_vocab_size_divisible_by").integer(vocab_multiple_);
+    if (c.vocab_size == gpt2_vocab_size) pickle.key("tokenizer_type").text("GPT2BPETokenizer");
+    if (names_ != MegatronNames::classic) pickle.key("transformer_impl").text(name_of(names_));
+    pickle.key("ckpt_format").text("torch");
+    pickle.key("add_position_embedding").boolean(true);
+    pickle.key("position_embedding_type").text(position_name(c.position));
+    pickle.key("normalization").text(name_of(c.normalization));
+    pickle.key("swiglu").boolean(c.activation == spec::Activation::swiglu);
     if (is_gated(c.activation) && argument_of(c.activation).empty()) {
-        text("glu_activation", name_of(c.activation));
+        pickle.key("glu_activation").text(name_of(c.activation));
     }
-    flag("bias_gelu_fusion", c.activation == spec::Activation::gelu_tanh);
-    flag("openai_gelu", false);
-    flag("embed_layernorm", c.embedding_norm);
-    flag("untie_embeddings_and_output_weights", c.untied_head);
-    flag("add_bias_linear", c.linear_bias);
-    real("layernorm_epsilon", c.norm_eps);
-    real("norm_epsilon", c.norm_eps);
-    real("rotary_base", c.rotary_base);
-    real("rotary_percent", c.rotary_percent);
+    pickle.key("bias_gelu_fusion").boolean(c.activation == spec::Activation::gelu_tanh);
+    pickle.key("openai_gelu").boolean(false);
+    pickle.key("embed_layernorm").boolean(c.embedding_norm);
+    pickle.key("untie_embeddings_and_output_weights").boolean(c.untied_head);
+    pickle.key("add_bias_linear").boolean(c.linear_bias);
+    pickle.key("layernorm_epsilon").real(c.norm_eps);
+    pickle.key("norm_epsilon").real(c.norm_eps);
+    pickle.key("rotary_base").real(c.rotary_base);
+    pickle.key("rotary_percent").real(c.rotary_percent);
     write_variants(pickle, c);
-    real("attention_dropout", c.attention_dropout);
-    real("hidden_dropout", c.hidden_dropout);
-    real("init_method_std", c.init_std);
-    flag("bf16", weights == DType::bf16);
-    flag("fp16", weights == DType::fp16);
-    text("params_dtype", torch_dtype(weights));
-    integer("tensor_model_parallel_size", tp_);
-    integer("pipeline_model_parallel_size", pp_);
-    integer("iteration", manifest.counters.iteration);
-    integer("consumed_train_samples", manifest.counters.consumed_samples);
-    integer("consumed_train_tokens", manifest.counters.consumed_tokens);
-    integer("consumed_valid_samples", 0);
-    integer("seed", manifest.seed);
+    pickle.key("attention_dropout").real(c.attention_dropout);
+    pickle.key("hidden_dropout").real(c.hidden_dropout);
+    pickle.key("init_method_std").real(c.init_std);
+    pickle.key("bf16").boolean(weights == DType::bf16);
+    pickle.key("fp16").boolean(weights == DType::fp16);
+    pickle.key("params_dtype").text(fmt::format("torch.{}", torch_dtype(weights)));
+    pickle.key("tensor_model_parallel_size").integer(tp_);
+    pickle.key("pipeline_model_parallel_size").integer(pp_);
+    pickle.key("iteration").integer(manifest.counters.iteration);
+    pickle.key("consumed_train_samples").integer(manifest.counters.consumed_samples);
+    pickle.key("consumed_train_tokens").integer(manifest.counters.consumed_tokens);
+    pickle.key("consumed_valid_samples").integer(0);
+    pickle.key("seed").integer(manifest.seed);
     pickle.close_namespace();
 }
 
@@ -336,12 +402,10 @@ void write_slice_mapping(PickleWriter& pickle, const std::vector<const MegatronT
     pickle.open_dict();
     for (const MegatronTensor* tensor : group) {
         const i64 n = tensor->map.numel();
-        pickle.key(name(*tensor));
-        pickle.open_object("deepspeed.utils.tensor_fragment", "fragment_address");
-        pickle.key("numel");
-        pickle.integer(n);
-        pickle.key("start");
-        pickle.integer(std::exchange(start, start + n));
+        pickle.key(name(*tensor))
+            .open_object("deepspeed.utils.tensor_fragment", "fragment_address");
+        pickle.key("numel").integer(n);
+        pickle.key("start").integer(std::exchange(start, start + n));
         pickle.close_object();
     }
     pickle.close_dict();
@@ -368,15 +432,11 @@ void write_universal_info(PickleWriter& pickle, const spec::ModelConfig& config)
     }
     Patterns halves;
     if (is_gated(config.activation)) halves.push_back(R"(\d+\.mlp\.dense_h_to_4h\.weight$)");
-    pickle.key("universal_checkpoint_info");
-    pickle.open_dict();
-    pickle.key("universal_checkpoint_version");
-    pickle.real(0.2);
-    pickle.key("original_vocab_size");
-    pickle.integer(config.vocab_size);
+    pickle.key("universal_checkpoint_info").open_dict();
+    pickle.key("universal_checkpoint_version").real(0.2);
+    pickle.key("original_vocab_size").integer(config.vocab_size);
     const auto list = [&](const char* key, const Patterns& patterns) {
-        pickle.key(key);
-        pickle.open_list();
+        pickle.key(key).open_list();
         for (const char* pattern : patterns) pickle.text(pattern);
         pickle.close_list();
     };

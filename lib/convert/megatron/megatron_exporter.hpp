@@ -7,7 +7,6 @@
 #include <vector>
 
 #include "ckpt/history/steps.hpp"
-#include "convert/megatron/export_optimizer.hpp"
 #include "convert/megatron/megatron_export.hpp"
 
 namespace lm::convert {
@@ -46,11 +45,6 @@ class MegatronExporter {
         return stored ? ckpt::SliceKind::weight : ckpt::SliceKind::master;
     }
     MegatronFile new_file() { return {checkpoint_, request_, report_, n_total_}; }
-
-    static void integer(MegatronFile& file, const char* key, i64 value) {
-        file.pickle().key(key);
-        file.pickle().integer(value);
-    }
 
     // Returns the parameter groups of Megatron: the tensors with weight decay, then the tensors
     // without.

@@ -3,7 +3,6 @@
 
 #include "base/error.hpp"
 #include "base/log.hpp"
-#include "io/json.hpp"
 
 namespace lm::convert {
 namespace {
@@ -48,9 +47,7 @@ std::optional<double> number_of(const PickleValue* value, const TorchFile& file)
     if (value->is(Kind::real)) return value->real;
     if (!value->is(Kind::tensor)) return std::nullopt;
     const PickledTensor& tensor = value->tensor[0];
-    i64 n = 1;
-    for (const i64 dim : tensor.shape) n *= dim;
-    if (n != 1 || !tensor.dtype) return std::nullopt;
+    if (numel(tensor.shape) != 1 || !tensor.dtype) return std::nullopt;
     float number = 0;
     const SourceTensor source = file.tensor(*value, "number");
     SourceReader().read({source.storage, source.start, 1, 1, 1, 1}, DType::fp32,

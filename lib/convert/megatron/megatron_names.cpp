@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "convert/megatron/megatron_names.hpp"
 
-#include <algorithm>
-#include <array>
 #include <charconv>
 
 #include "base/error.hpp"

@@ -3,7 +3,6 @@
 
 #include <algorithm>
 
-#include "base/error.hpp"
 #include "convert/megatron/dist_checkpoint.hpp"
 #include "convert/megatron/from_megatron_deepspeed.hpp"
 #include "convert/megatron/from_megatron_lm.hpp"
@@ -48,6 +47,20 @@ bool is_megatron_checkpoint(const std::string& path) {
 MegatronImport open_megatron(const ConversionRequest& request) {
     return is_megatron_deepspeed(request.in) ? open_megatron_deepspeed(request)
                                              : open_megatron_lm(request);
+}
+
+std::unique_ptr<ckpt::TensorSource> open_megatron_tensors(const std::string& path,
+                                                          bool weights_only) {
+    ConversionRequest request;
+    request.in = path;
+    request.weights_only = weights_only;
+    const MegatronImport import = open_megatron(request);
+    // Universal checkpoints of DeepSpeed have only masters. Their weights are the rounded masters.
+    return open_tensors({.path = path,
+                         .import = import.sources(),
+                         .weights = import.weights(),
+                         .iteration = import.head().iteration,
+                         .rounds = true});
 }
 
 std::vector<MegatronStep> megatron_steps(const std::string& directory) {

@@ -11,6 +11,12 @@ bool is_megatron_checkpoint(const std::string& path);
 // Returns the sources of all tensors of request.in. `request` must outlive the sources.
 MegatronImport open_megatron(const ConversionRequest& request);
 
+// Opens the tensors of a step of Megatron, or of the latest step of a directory, under the names of
+// lm-utils. With `weights_only`, ignores masters and moments. Throws Error(failure) when a tensor
+// has elements without a source.
+std::unique_ptr<ckpt::TensorSource> open_megatron_tensors(const std::string& path,
+                                                          bool weights_only);
+
 // A step in a directory of Megatron.
 struct MegatronStep {
     std::string path;

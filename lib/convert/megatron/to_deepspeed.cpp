@@ -2,7 +2,6 @@
 #include "convert/megatron/to_deepspeed.hpp"
 
 #include <map>
-#include <utility>
 
 #include "convert/megatron/megatron_exporter.hpp"
 #include "io/file.hpp"
@@ -86,27 +85,23 @@ class DeepSpeedExporter : public MegatronExporter {
         MegatronFile file = new_file();
         PickleWriter& pickle = file.pickle();
         pickle.open_dict();
-        pickle.key("module");
-        pickle.none();
-        pickle.key("param_shapes");
-        pickle.open_list();
+        pickle.key("module").none();
+        pickle.key("param_shapes").open_list();
         for (const auto& group : groups(tensors)) {
             pickle.open_dict();
             for (const MegatronTensor* tensor : group) {
-                pickle.key(parameter_name(*tensor));
-                pickle.size(tensor->map.shape());
+                pickle.key(parameter_name(*tensor)).size(tensor->map.shape());
             }
             pickle.close_dict();
         }
         pickle.close_list();
-        integer(file, "dp_world_size", 1);
-        integer(file, "mp_world_size", layout_.tp() * layout_.pp());
-        integer(file, "global_steps", iteration());
-        integer(file, "global_samples", checkpoint_.manifest().counters.consumed_samples);
-        integer(file, "skipped_steps", 0);
-        integer(file, "iteration", iteration());
-        pickle.key("checkpoint_version");
-        pickle.real(megatron_checkpoint_version);
+        pickle.key("dp_world_size").integer(1);
+        pickle.key("mp_world_size").integer(layout_.tp() * layout_.pp());
+        pickle.key("global_steps").integer(iteration());
+        pickle.key("global_samples").integer(checkpoint_.manifest().counters.consumed_samples);
+        pickle.key("skipped_steps").integer(0);
+        pickle.key("iteration").integer(iteration());
+        pickle.key("checkpoint_version").real(megatron_checkpoint_version);
         pickle.key("args");
         layout_.write_args(pickle, checkpoint_.manifest(), dtype_);
         write_universal_info(pickle, checkpoint_.manifest().model);
@@ -123,20 +118,16 @@ class DeepSpeedExporter : public MegatronExporter {
             maps[tensor.decays() ? 0 : 1].push_back(&tensor.map);
         }
         pickle.open_dict();
-        pickle.key("optimizer_state_dict");
-        pickle.open_dict();
-        pickle.key("single_partition_of_fp32_groups");
-        pickle.open_list();
+        pickle.key("optimizer_state_dict").open_dict();
+        pickle.key("single_partition_of_fp32_groups").open_list();
         for (const auto& group : maps) file.flat(group, SliceKind::master);
         pickle.close_list();
-        pickle.key("base_optimizer_state");
-        pickle.open_dict();
-        pickle.key("state");
-        pickle.open_dict();
+        pickle.key("base_optimizer_state").open_dict();
+        pickle.key("state").open_dict();
         for (size_t i = 0; i < maps.size(); ++i) {
             pickle.integer(static_cast<i64>(i));
             pickle.open_dict();
-            integer(file, "step", checkpoint_.manifest().counters.optimizer_step);
+            pickle.key("step").integer(checkpoint_.manifest().counters.optimizer_step);
             for (const spec::OptimizerState& state : spec::adam_states) {
                 pickle.key(state.name);
                 file.flat(maps[i], state);
@@ -146,8 +137,7 @@ class DeepSpeedExporter : public MegatronExporter {
         pickle.close_dict();
         write_base_groups(pickle, optimizer_);
         pickle.close_dict();
-        pickle.key("param_slice_mappings");
-        pickle.open_list();
+        pickle.key("param_slice_mappings").open_list();
         for (const auto& group : groups(tensors)) {
             write_slice_mapping(pickle, group, [this](const MegatronTensor& tensor) {
                 return parameter_name(tensor);

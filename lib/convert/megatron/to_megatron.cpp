@@ -39,9 +39,8 @@ class LmExporter : public MegatronExporter {
         pickle.open_dict();
         pickle.key("args");
         layout_.write_args(pickle, checkpoint_.manifest(), dtype_);
-        pickle.key("checkpoint_version");
-        pickle.real(megatron_checkpoint_version);
-        integer(file, "iteration", iteration());
+        pickle.key("checkpoint_version").real(megatron_checkpoint_version);
+        pickle.key("iteration").integer(iteration());
         pickle.key("model");
         if (is_core()) {
             write_core_model(file, tensors);
@@ -92,8 +91,7 @@ class LmExporter : public MegatronExporter {
         };
         // Writes a dict of the tensors for which name() returns a name.
         const auto section = [&](const char* key, auto name) {
-            pickle.key(key);
-            pickle.open_dict();
+            pickle.key(key).open_dict();
             for (const MegatronTensor& tensor : tensors) {
                 const std::string text = name(tensor);
                 if (!text.empty()) put(text, tensor);
@@ -105,8 +103,7 @@ class LmExporter : public MegatronExporter {
                                [&](const auto& tensor) { return tensor.section == wanted; });
         };
         pickle.open_dict();
-        pickle.key("language_model");
-        pickle.open_dict();
+        pickle.key("language_model").open_dict();
         if (has(MegatronSection::embedding)) {
             section("embedding", [](const MegatronTensor& tensor) {
                 return tensor.section == MegatronSection::embedding ? tensor.name : std::string();
@@ -136,15 +133,13 @@ class LmExporter : public MegatronExporter {
         PickleWriter& pickle = file.pickle();
         pickle.open_dict();
         if (mixed()) {
-            pickle.key("optimizer");
-            pickle.open_dict();
+            pickle.key("optimizer").open_dict();
         }
         write_state(file, tensors);
         write_groups(file, tensors);
         if (mixed()) {
             pickle.close_dict();
-            pickle.key("fp32_from_fp16_params");
-            pickle.open_list();
+            pickle.key("fp32_from_fp16_params").open_list();
             for (const auto& group : groups(tensors)) {
                 pickle.open_list();
                 for (const MegatronTensor* tensor : group) {
@@ -161,19 +156,17 @@ class LmExporter : public MegatronExporter {
     // Writes the state of Megatron's DynamicGradScaler.
     void write_grad_scaler(MegatronFile& file) {
         PickleWriter& pickle = file.pickle();
-        pickle.key("grad_scaler");
-        pickle.open_dict();
+        pickle.key("grad_scaler").open_dict();
         pickle.key("scale");
         file.last_scalar(optimizer_.loss_scale->scale);
-        integer(file, "growth_tracker", optimizer_.loss_scale->steps_since_overflow);
-        integer(file, "hysteresis_tracker", optimizer_.loss_scale->hysteresis_left);
+        pickle.key("growth_tracker").integer(optimizer_.loss_scale->steps_since_overflow);
+        pickle.key("hysteresis_tracker").integer(optimizer_.loss_scale->hysteresis_left);
         pickle.close_dict();
     }
 
     void write_state(MegatronFile& file, const Tensors& tensors) {
         PickleWriter& pickle = file.pickle();
-        pickle.key("state");
-        pickle.open_dict();
+        pickle.key("state").open_dict();
         i64 number = 0;
         for (const auto& group : groups(tensors)) {
             for (const MegatronTensor* tensor : group) {
@@ -183,7 +176,7 @@ class LmExporter : public MegatronExporter {
                 // step for each tensor. The optimizers of TransformerEngine and Apex refuse such a
                 // step.
                 if (layout_.names() == MegatronNames::local) {
-                    integer(file, "step", checkpoint_.manifest().counters.optimizer_step);
+                    pickle.key("step").integer(checkpoint_.manifest().counters.optimizer_step);
                 }
                 for (const spec::OptimizerState& state : spec::adam_states) {
                     pickle.key(state.name);
@@ -197,26 +190,20 @@ class LmExporter : public MegatronExporter {
 
     void write_groups(MegatronFile& file, const Tensors& tensors) {
         PickleWriter& pickle = file.pickle();
-        pickle.key("param_groups");
-        pickle.open_list();
+        pickle.key("param_groups").open_list();
         i64 number = 0;
         double decay = 1;  // the first group has weight decay
         for (const auto& group : groups(tensors)) {
             pickle.open_dict();
-            pickle.key("wd_mult");
-            pickle.real(decay);
-            pickle.key("lr_mult");
-            pickle.real(1);
+            pickle.key("wd_mult").real(decay);
+            pickle.key("lr_mult").real(1);
             for (const char* key : {"is_expert_parallel", "is_decoupled_lr"}) {
-                pickle.key(key);
-                pickle.boolean(false);
+                pickle.key(key).boolean(false);
             }
-            pickle.key("default_config");
-            pickle.boolean(true);
+            pickle.key("default_config").boolean(true);
             write_hyperparameters(pickle, optimizer_, std::exchange(decay, 0) != 0);
-            integer(file, "step", checkpoint_.manifest().counters.optimizer_step);
-            pickle.key("params");
-            pickle.open_list();
+            pickle.key("step").integer(checkpoint_.manifest().counters.optimizer_step);
+            pickle.key("params").open_list();
             for (size_t i = 0; i < group.size(); ++i) pickle.integer(number++);
             pickle.close_list();
             pickle.close_dict();
@@ -230,17 +217,15 @@ class LmExporter : public MegatronExporter {
         PickleWriter& pickle = file.pickle();
         pickle.open_dict();
         for (const char* key : {"max_lr", "min_lr", "start_wd", "end_wd"}) {
-            pickle.key(key);
-            pickle.real(0);
+            pickle.key(key).real(0);
         }
         for (const char* key : {"lr_warmup_steps", "lr_decay_steps", "wd_incr_steps"}) {
-            integer(file, key, 0);
+            pickle.key(key).integer(0);
         }
         for (const char* key : {"lr_decay_style", "wd_incr_style"}) {
-            pickle.key(key);
-            pickle.text("constant");
+            pickle.key(key).text("constant");
         }
-        integer(file, "num_steps", checkpoint_.manifest().counters.consumed_samples);
+        pickle.key("num_steps").integer(checkpoint_.manifest().counters.consumed_samples);
         pickle.close_dict();
     }
 };

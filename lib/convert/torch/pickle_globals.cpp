@@ -5,6 +5,8 @@
 #include <array>
 #include <string>
 
+#include "base/error.hpp"
+
 namespace lm::convert {
 namespace {
 
@@ -123,7 +125,21 @@ void set(const ElementType& type, PickledTensor& storage) {
     storage.element_bytes = type.bytes;
 }
 
+const ElementType& element_type(DType dtype) {
+    const auto type = std::ranges::find(element_types, dtype, &ElementType::known);
+    LM_CHECK(type != element_types.end(), "expected a float type, got {}", name_of(dtype));
+    return *type;
+}
+
 }  // namespace
+
+std::string_view torch_dtype(DType dtype) {
+    return element_type(dtype).dtype;
+}
+
+std::string_view torch_storage(DType dtype) {
+    return element_type(dtype).storage;
+}
 
 bool is_known_global(std::string_view module, std::string_view name) {
     if (module == "builtins" || module == "__builtin__") {

@@ -14,6 +14,11 @@ namespace lm::convert {
 // is ever imported or called.
 bool is_known_global(std::string_view module, std::string_view name);
 
+// Returns the name of fp32, bf16 or fp16 in PyTorch: "bfloat16" of torch.bfloat16, "BFloat16" of
+// torch.BFloat16Storage.
+std::string_view torch_dtype(DType dtype);
+std::string_view torch_storage(DType dtype);
+
 // Sets the element type of `storage` from the name of a storage type, such as
 // "torch BFloat16Storage". Returns false for any other global.
 bool set_storage_type(std::string_view global, PickledTensor& storage);

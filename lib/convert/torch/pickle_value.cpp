@@ -14,6 +14,13 @@ const PickleValue* PickleValue::find(std::string_view key) const {
     return nullptr;
 }
 
+const PickleValue* PickleValue::find(i64 key) const {
+    for (size_t i = 0; kind == Kind::dict && i + 1 < items.size(); i += 2) {
+        if (items[i]->kind == Kind::integer && items[i]->integer == key) return items[i + 1];
+    }
+    return nullptr;
+}
+
 std::string_view name_of(PickleValue::Kind kind) {
     switch (kind) {
         case PickleValue::Kind::none:

@@ -59,6 +59,8 @@ struct PickleValue {
     // (argparse.Namespace, or another object with a dict as state); nullptr when there is no such
     // value.
     const PickleValue* find(std::string_view key) const;
+    // Returns the value of an integer key of a dict; nullptr when there is no such value.
+    const PickleValue* find(i64 key) const;
     bool is(Kind wanted) const { return kind == wanted; }
 };
 

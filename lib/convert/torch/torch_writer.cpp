@@ -5,9 +5,10 @@
 
 #include <algorithm>
 #include <bit>
-#include <cstring>
 
 #include "base/error.hpp"
+#include "convert/source_tensor.hpp"
+#include "convert/torch/pickle_globals.hpp"
 #include "convert/torch/pickle_opcodes.hpp"
 
 namespace lm::convert {
@@ -21,19 +22,6 @@ constexpr u16 date_1980 = 0x0021;
 template <typename T>
 void put(std::string& out, T value) {
     out.append(reinterpret_cast<const char*>(&value), sizeof(T));
-}
-
-std::string_view storage_type(DType dtype) {
-    switch (dtype) {
-        case DType::bf16:
-            return "BFloat16Storage";
-        case DType::fp16:
-            return "HalfStorage";
-        case DType::fp32:
-            return "FloatStorage";
-        default:
-            bug(__FILE__, __LINE__, "expected a float type, got {}", name_of(dtype));
-    }
 }
 
 // Appends to `out` the fields that a local header and an entry of the directory have in common. The
@@ -55,9 +43,7 @@ void put_common(std::string& out, bool zip64, u32 crc, u64 size, size_t name, si
 }  // namespace
 
 i64 PickleWriter::Tensor::bytes() const {
-    i64 n = size_of(dtype);
-    for (const i64 dim : shape) n *= dim;
-    return n;
+    return numel(shape) * size_of(dtype);
 }
 
 PickleWriter::PickleWriter() : bytes_("\x80\x02", 2) {}
@@ -75,13 +61,10 @@ void PickleWriter::close_list() {
     bytes_ += static_cast<char>(APPENDS);
 }
 
-void PickleWriter::put_text(std::string_view value) {
+void PickleWriter::text(std::string_view value) {
     bytes_ += static_cast<char>(BINUNICODE);
     put(bytes_, static_cast<u32>(value.size()));
     bytes_ += value;
-}
-void PickleWriter::text(std::string_view value) {
-    put_text(value);
 }
 
 void PickleWriter::integer(i64 value) {
@@ -123,9 +106,7 @@ void PickleWriter::tuple(std::span<const i64> values) {
 }
 
 void PickleWriter::type(DType dtype) {
-    bytes_ += fmt::format("ctorch\n{}\n", dtype == DType::fp32   ? "float32"
-                                          : dtype == DType::fp16 ? "float16"
-                                                                 : "bfloat16");
+    bytes_ += fmt::format("ctorch\n{}\n", torch_dtype(dtype));
 }
 
 void PickleWriter::size(const std::vector<i64>& shape) {
@@ -136,22 +117,16 @@ void PickleWriter::size(const std::vector<i64>& shape) {
 
 // Writes torch._utils._rebuild_tensor_v2(storage, 0, shape, strides, False, OrderedDict()).
 void PickleWriter::tensor(DType dtype, std::vector<i64> shape) {
-    std::vector<i64> strides(shape.size());
-    i64 numel = 1;
-    for (size_t dim = shape.size(); dim-- > 0;) {
-        strides[dim] = numel;
-        numel *= shape[dim];
-    }
     bytes_ += "ctorch._utils\n_rebuild_tensor_v2\n((";
-    put_text("storage");
-    bytes_ += fmt::format("ctorch\n{}\n", storage_type(dtype));
-    put_text(std::to_string(tensors_.size()));
-    put_text("cpu");
-    integer(numel);
+    text("storage");
+    bytes_ += fmt::format("ctorch\n{}Storage\n", torch_storage(dtype));
+    text(std::to_string(tensors_.size()));
+    text("cpu");
+    integer(numel(shape));
     bytes_ += {static_cast<char>(TUPLE), static_cast<char>(BINPERSID)};
     integer(0);
     tuple(shape);
-    tuple(strides);
+    tuple(contiguous_strides(shape));
     boolean(false);
     bytes_ += "ccollections\nOrderedDict\n)R";
     bytes_ += {static_cast<char>(TUPLE), static_cast<char>(REDUCE)};

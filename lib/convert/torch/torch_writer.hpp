@@ -25,8 +25,9 @@ class PickleWriter {
     };
 
     PickleWriter();
-    // For a dict, call open_dict(), then key() and a value for each entry, then close_dict(). For a
-    // list, call open_list(), then each value, then close_list().
+    // For a dict, call open_dict(), then key() and a value for each entry, then close_dict(). key()
+    // returns the writer, for the value. For a list, call open_list(), then each value, then
+    // close_list().
     void open_dict();
     void close_dict();
     void open_list();
@@ -34,7 +35,10 @@ class PickleWriter {
     // For a tuple, call open_tuple(), then each value, then close_tuple().
     void open_tuple();
     void close_tuple();
-    void key(std::string_view name) { text(name); }
+    PickleWriter& key(std::string_view name) {
+        text(name);
+        return *this;
+    }
     void text(std::string_view value);
     void integer(i64 value);
     void real(double value);
@@ -55,7 +59,6 @@ class PickleWriter {
     std::string finish();  // ends the pickle and returns it
 
   private:
-    void put_text(std::string_view value);
     void tuple(std::span<const i64> values);
 
     std::string bytes_;

@@ -10,18 +10,16 @@
 namespace lm::convert::hf {
 
 inline constexpr std::array plain_activations{
-    HfClass::ActivationName{"gelu_new", spec::Activation::gelu_tanh},
-    HfClass::ActivationName{"gelu_fast", spec::Activation::gelu_tanh},
-    HfClass::ActivationName{"gelu_pytorch_tanh", spec::Activation::gelu_tanh},
-    HfClass::ActivationName{"gelu_python_tanh", spec::Activation::gelu_tanh},
-    HfClass::ActivationName{"gelu_accurate", spec::Activation::gelu_tanh},
-    HfClass::ActivationName{"gelu", spec::Activation::gelu_erf},
-    HfClass::ActivationName{"gelu_python", spec::Activation::gelu_erf},
-    HfClass::ActivationName{"relu2", spec::Activation::squared_relu}};
+    Named{spec::Activation::gelu_tanh, "gelu_new"},
+    Named{spec::Activation::gelu_tanh, "gelu_fast"},
+    Named{spec::Activation::gelu_tanh, "gelu_pytorch_tanh"},
+    Named{spec::Activation::gelu_tanh, "gelu_python_tanh"},
+    Named{spec::Activation::gelu_tanh, "gelu_accurate"},
+    Named{spec::Activation::gelu_erf, "gelu"},
+    Named{spec::Activation::gelu_erf, "gelu_python"},
+    Named{spec::Activation::squared_relu, "relu2"}};
 inline constexpr std::array gated_activations{
-    HfClass::ActivationName{"silu", spec::Activation::swiglu},
-    HfClass::ActivationName{"swish", spec::Activation::swiglu},
-    HfClass::ActivationName{"gelu", spec::Activation::geglu},
-    HfClass::ActivationName{"gelu_python", spec::Activation::geglu}};
+    Named{spec::Activation::swiglu, "silu"}, Named{spec::Activation::swiglu, "swish"},
+    Named{spec::Activation::geglu, "gelu"}, Named{spec::Activation::geglu, "gelu_python"}};
 
 }  // namespace lm::convert::hf

@@ -8,6 +8,7 @@
 #include <span>
 #include <string_view>
 
+#include "base/named.hpp"
 #include "convert/tensor_map.hpp"
 #include "io/json_fwd.hpp"
 
@@ -45,10 +46,6 @@ struct HfClass {
         const char* value;
         const char* absent;  // value when the key is missing
     };
-    struct ActivationName {
-        std::string_view name;
-        spec::Activation activation;
-    };
 
     std::string_view name;  // value of the options --to and --from
     std::string_view model_type;
@@ -70,7 +67,7 @@ struct HfClass {
     std::span<const Flag> flags = {};
     std::span<const Constant> constants = {};
     const char* activation_key = nullptr;  // nullptr: the class has only the first activation
-    std::span<const ActivationName> activations;
+    std::span<const Named<spec::Activation>> activations;
     std::string_view absent_activation = {};  // value when the key is missing
     bool absent_tied = false;                 // value of tie_word_embeddings when it is missing
     i64 absent_window = 0;        // value of sliding_window when it is missing; 0: not a key
