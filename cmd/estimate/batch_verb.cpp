@@ -124,11 +124,7 @@ int run(Flags flags) {
     check_at_least("--pipeline-model-parallel-size", flags.train.parallel.pipeline, 1);
     check_at_least("--seq-length", flags.seq_length, 1);
     const BatchSchedule schedule = resolve_schedule(flags.train, flags.seq_length.value_or(0));
-    const std::vector<spec::RampStep> steps = ramp_steps(schedule.ramp, schedule.samples);
-    if (steps.empty()) {
-        usage_error("--train-samples", "{} is less than the first batch of {}", schedule.samples,
-                    schedule.ramp.batch_at(0));
-    }
+    const std::vector<spec::RampStep> steps = resolve_steps(schedule.ramp, schedule.samples);
     Printout printout;
     add_steps(printout, flags, steps);
     const spec::RampStep& last = steps.back();

@@ -2,8 +2,6 @@
 // lm-estimate checkpoint: the bytes of one checkpoint, and of all checkpoints of a schedule.
 #include <algorithm>
 #include <memory>
-#include <optional>
-#include <string>
 
 #include "base/bounds.hpp"
 #include "base/error.hpp"

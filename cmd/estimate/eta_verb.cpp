@@ -1,9 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 // lm-estimate eta: the progress, speed and end of a training, from its log.
+#include <fmt/format.h>
+#include <unistd.h>
+
 #include <algorithm>
+#include <array>
+#include <cmath>
+#include <limits>
 #include <memory>
 #include <optional>
+#include <string>
 #include <utility>
+#include <vector>
 
 #include "base/bounds.hpp"
 #include "base/clock.hpp"
@@ -11,9 +19,9 @@
 #include "base/log.hpp"
 #include "base/types.hpp"
 #include "base/units.hpp"
+#include "cli/terminal.hpp"
 #include "config/schedule_flags.hpp"
 #include "eta_parts.hpp"
-#include "eta_picture.hpp"
 #include "figures.hpp"
 #include "io/file.hpp"
 #include "io/inputs.hpp"
@@ -21,11 +29,162 @@
 #include "metrics/log_files.hpp"
 #include "metrics/log_summary.hpp"
 #include "metrics/remaining.hpp"
+#include "picture.hpp"
+#include "plot/axis.hpp"
+#include "plot/line_figure.hpp"
+#include "plot/sparkline.hpp"
 #include "run_flags.hpp"
 #include "verbs.hpp"
 
 namespace lm::estimate {
 namespace {
+
+constexpr std::array titles = {"Loss", "Gradient norm", "Learning rate", "Samples per second"};
+constexpr size_t throughput = 3;
+constexpr int title_columns = 18;  // the longest title
+
+float value_of(const std::optional<double>& value) {
+    return value ? static_cast<float>(*value) : std::numeric_limits<float>::quiet_NaN();
+}
+
+// Returns the samples per second; nullopt when the line does not state the batch.
+std::optional<double> throughput_of(const metrics::LoggedIteration& line) {
+    if (!line.global_batch || !(line.step_s > 0)) return std::nullopt;
+    return as_double(*line.global_batch) / line.step_s;
+}
+
+// Returns a line of text for each panel: its curve as characters, and the last value of the curve.
+// The curve has the columns that the terminal's width leaves.
+std::string text_of(const plot::LineFigure& figure) {
+    const int width = cli::terminal_width(STDOUT_FILENO, 120);
+    std::string text;
+    for (const plot::Panel& panel : figure.panels) {
+        for (const plot::Curve& curve : panel.curves) {
+            if (curve.discarded || curve.points.empty()) continue;
+            plot::DataExtent extent;
+            for (const plot::Point& point : curve.points) extent.add(point.y);
+            if (extent.empty()) continue;
+            const std::string run =
+                figure.runs.size() > 1 ? "  " + figure.runs[curve.run].name : "";
+            const std::string values =
+                fmt::format("  {:.4g} to {:.4g}, last {:.4g}{}", extent.low(), extent.high(),
+                            curve.points.back().y, run);
+            const int columns =
+                std::clamp(width - title_columns - 1 - static_cast<int>(values.size()), 10, 60);
+            text += fmt::format("{:<{}} {}{}\n", panel.title, title_columns,
+                                plot::sparkline(curve.points, columns), values);
+        }
+    }
+    return text.empty() ? "no values to draw\n" : text;
+}
+
+// The curves of a run, from its logged iterations in the order of the log.
+class RunCurves {
+  public:
+    static constexpr size_t n_panels = titles.size();
+
+    explicit RunCurves(std::string name) : name_(std::move(name)) {}
+    // Adds the iterations after `before` that `line` reports. If `first_of_run` is true, the
+    // program or the training was restarted after iteration `before`, so the earlier lines of
+    // iterations after `before` are invalid.
+    void add(const metrics::LoggedIteration& line, i64 before, bool first_of_run) {
+        const bool restarted = first_of_run && !entries_.empty();
+        if (restarted && entries_.back().iteration > before) {
+            const auto first = std::ranges::find_if(
+                entries_, [before](const Entry& entry) { return entry.iteration > before; });
+            discarded_.emplace_back(first, entries_.end());
+            entries_.erase(first, entries_.end());
+        }
+        has_samples_ &= line.consumed_samples.has_value();
+        has_tokens_ &= line.consumed_tokens.has_value();
+        const Entry entry = {
+            .iteration = line.iteration,
+            .samples = as_double(line.consumed_samples.value_or(0)),
+            .tokens = as_double(line.consumed_tokens.value_or(0)),
+            .values = {value_of(line.loss), value_of(line.grad_norm), value_of(line.learning_rate),
+                       value_of(throughput_of(line))},
+            .skipped = line.skipped > 0 || line.nan > 0};
+        if (restarted) restarts_.push_back(place_of(before, entry));
+        entries_.push_back(entry);
+    }
+    bool has_samples() const { return has_samples_; }
+    bool has_tokens() const { return has_tokens_; }
+
+  private:
+    friend Picture eta_picture(const std::vector<RunCurves>& runs, const std::string& axis);
+    // A logged iteration. Values that its line does not state are NaN.
+    struct Entry {
+        i64 iteration = 0;
+        double samples = 0, tokens = 0;
+        float values[n_panels] = {};  // lm loss, gradient norm, learning rate, throughput
+        bool skipped = false;         // some iterations were skipped or had NaN
+    };
+    double x_of(const Entry& entry, const std::string& axis) const {
+        if (axis == "samples") return entry.samples;
+        return axis == "tokens" ? entry.tokens : as_double(entry.iteration);
+    }
+    // Returns the place of `iteration`, which is before the iteration of `entry`, on a straight
+    // line between the last line and `entry`.
+    Entry place_of(i64 iteration, const Entry& entry) const {
+        const Entry from = entries_.empty() ? Entry{} : entries_.back();
+        const i64 distance = std::max<i64>(1, entry.iteration - from.iteration);
+        const double share =
+            std::clamp(as_double(iteration - from.iteration) / as_double(distance), 0.0, 1.0);
+        return {.iteration = iteration,
+                .samples = std::lerp(from.samples, entry.samples, share),
+                .tokens = std::lerp(from.tokens, entry.tokens, share)};
+    }
+    void add_to(plot::LineFigure& figure, size_t run, const std::string& axis) const {
+        plot::RunMarks marks{.name = name_, .restarts = {}, .skipped = {}};
+        for (const Entry& entry : restarts_) marks.restarts.push_back(x_of(entry, axis));
+        for (const Entry& entry : entries_) {
+            if (entry.skipped) marks.skipped.push_back(x_of(entry, axis));
+        }
+        figure.runs.push_back(std::move(marks));
+        const auto add_curve = [&](const std::vector<Entry>& entries, bool discarded) {
+            for (size_t panel = 0; panel < n_panels; ++panel) {
+                plot::Curve curve{.run = run, .discarded = discarded, .points = {}};
+                curve.points.reserve(entries.size());
+                for (const Entry& entry : entries) {
+                    curve.points.push_back({x_of(entry, axis), double{entry.values[panel]}});
+                }
+                figure.panels[panel].curves.push_back(std::move(curve));
+            }
+        };
+        for (const std::vector<Entry>& entries : discarded_) add_curve(entries, true);
+        add_curve(entries_, false);
+    }
+
+    std::string name_;
+    std::vector<Entry> entries_;
+    std::vector<Entry> restarts_;  // the places at which the training resumed, without values
+    std::vector<std::vector<Entry>> discarded_;  // the lines that each restart made invalid
+    bool has_samples_ = true, has_tokens_ = true;
+};
+
+// Returns the picture. Its x axis is `axis`: "iterations", "samples" or "tokens". If `axis` is
+// empty, the x axis shows tokens for several runs whose logs all have tokens, else iterations.
+// Throws Error(usage) when a log does not have the numbers of the axis.
+Picture eta_picture(const std::vector<RunCurves>& runs, const std::string& axis) {
+    const bool tokens = std::ranges::all_of(runs, &RunCurves::has_tokens);
+    const std::string x = !axis.empty()               ? axis
+                          : runs.size() > 1 && tokens ? "tokens"
+                                                      : "iterations";
+    for (const RunCurves& run : runs) {
+        const bool has = x == "tokens" ? run.has_tokens() : x != "samples" || run.has_samples();
+        if (!has) usage_error("--plot-over", "{}: the log does not show {}", run.name_, x);
+    }
+    plot::LineFigure figure{.title = "Training", .x_label = x, .runs = {}, .panels = {}};
+    figure.x_label[0] = static_cast<char>(figure.x_label[0] - 'a' + 'A');
+    for (size_t panel = 0; panel < RunCurves::n_panels; ++panel) {
+        figure.panels.push_back({.title = titles[panel],
+                                 .may_be_log = panel == 1,
+                                 .from_zero = panel == throughput,
+                                 .curves = {}});
+    }
+    for (size_t run = 0; run < runs.size(); ++run) runs[run].add_to(figure, run, x);
+    return {svg_of(figure), text_of(figure)};
+}
 
 struct Flags {
     config::TrainFlags train;

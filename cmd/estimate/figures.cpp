@@ -9,13 +9,127 @@
 #include <cmath>
 
 #include "base/units.hpp"
+#include "cli/color.hpp"
 #include "cli/main.hpp"
+#include "cli/option_text.hpp"
 #include "cli/terminal.hpp"
 #include "io/json.hpp"
-#include "text_table.hpp"
 
 namespace lm::estimate {
 namespace {
+
+struct TextTable {
+    std::vector<std::vector<std::string>> lines;  // [n_lines][n_columns]
+    std::vector<bool> left;                       // [n_columns]; true: aligned to the left
+    size_t n_keys = 1;        // columns that name a row; each block of a divided table repeats them
+    bool best_first = false;  // line 1, after the headings, is green on a terminal
+};
+
+constexpr size_t gap = 2;
+constexpr size_t least_words = 24;  // smallest width of a column whose words are wrapped
+
+std::vector<size_t> widths_of(const TextTable& table) {
+    std::vector<size_t> widths(table.left.size());
+    for (const auto& cells : table.lines) {
+        for (size_t i = 0; i < cells.size(); ++i) widths[i] = std::max(widths[i], cells[i].size());
+    }
+    return widths;
+}
+
+// Returns the columns of each block of the table. If the last column has words that must be
+// wrapped, sets the width of this column.
+std::vector<std::vector<size_t>> blocks_of(const TextTable& table, size_t width,
+                                           std::vector<size_t>& widths) {
+    std::vector<size_t> keys;
+    size_t used = 0;
+    for (size_t i = 0; i < std::min(table.n_keys, widths.size()); ++i) {
+        keys.push_back(i);
+        used += widths[i] + gap;
+    }
+    std::vector<std::vector<size_t>> blocks = {keys};
+    size_t at = used;  // the column where the next cell starts
+    for (size_t i = keys.size(); i < widths.size(); ++i) {
+        const bool words = i + 1 == widths.size() && table.left[i];
+        const size_t least = words ? std::min(least_words, widths[i]) : widths[i];
+        if (width > 0 && at + least > width && blocks.back().size() > keys.size()) {
+            blocks.push_back(keys);
+            at = used;
+        }
+        blocks.back().push_back(i);
+        if (words && width > at + least) widths[i] = std::min(widths[i], width - at);
+        at += widths[i] + gap;
+    }
+    return blocks;
+}
+
+std::string text_of_line(const std::vector<std::string>& cells, const std::vector<size_t>& block,
+                         const std::vector<bool>& left, const std::vector<size_t>& widths) {
+    std::string line;
+    for (const size_t i : block) {
+        if (i >= cells.size()) break;
+        const size_t start = line.empty() ? 0 : line.size() + gap;
+        line.resize(start, ' ');
+        if (cells[i].size() <= widths[i]) {
+            line += left[i] ? fmt::format("{:<{}}", cells[i], widths[i])
+                            : fmt::format("{:>{}}", cells[i], widths[i]);
+            continue;
+        }
+        const std::string next_line = "\n" + std::string(start, ' ');
+        line += fmt::format("{}", fmt::join(cli::wrap(cells[i], widths[i]), next_line));
+    }
+    line.erase(line.find_last_not_of(' ') + 1);
+    return line;
+}
+
+// Returns the lines of `table`, with two spaces between columns. If the table is wider than `width`
+// characters, divides its columns into blocks, one below the other. Also wraps the words of the
+// last column if this column is aligned to the left. With `width` 0 there is no limit.
+std::string text_of_table(const TextTable& table, size_t width) {
+    std::vector<size_t> widths = widths_of(table);
+    std::string text;
+    for (const std::vector<size_t>& block : blocks_of(table, width, widths)) {
+        if (!text.empty()) text += "\n";
+        for (size_t row = 0; row < table.lines.size(); ++row) {
+            const std::string line = text_of_line(table.lines[row], block, table.left, widths);
+            const bool best = table.best_first && row == 1;
+            text += best ? cli::colored(cli::Color::green, line, STDOUT_FILENO) : line;
+            text += "\n";
+        }
+    }
+    return text;
+}
+
+// Returns the flags of a command in lines of at most `width` characters, which a shell joins. All
+// lines start in column `indent`. With `width` 0 there is one line.
+std::string wrapped_flags(const std::string& flags, size_t indent, size_t width) {
+    constexpr std::string_view joint = " \\";
+    if (width < indent + 2 * least_words) return flags;
+    std::string text;
+    size_t column = indent;
+    for (size_t start = 0; start < flags.size();) {
+        // A flag and its value stay on one line.
+        const size_t end = std::min(flags.find(" --", start), flags.size());
+        const std::string flag = flags.substr(start, end - start);
+        if (start > 0 && column + 1 + flag.size() + joint.size() > width) {
+            text += fmt::format("{}\n{}", joint, std::string(indent, ' '));
+            column = indent;
+        } else if (start > 0) {
+            text += " ";
+            ++column;
+        }
+        text += flag;
+        column += flag.size();
+        start = end + 1;
+    }
+    return text;
+}
+
+// Returns "  HEADING: FORMULA" and a newline; lines of more than `width` columns are wrapped.
+std::string formula_line(const std::string& heading, const std::string& formula, size_t width) {
+    const std::string line = fmt::format("{}: {}", heading, formula);
+    if (width < 2 * least_words || line.size() + 2 <= width) return "  " + line + "\n";
+    return fmt::format("  {}\n", fmt::join(cli::wrap(line, width - 4), "\n    "));
+}
 
 std::string text_of(Unit unit, double value) {
     switch (unit) {

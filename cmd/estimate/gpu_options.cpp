@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "gpu_options.hpp"
 
-#include <algorithm>
-
 #include "base/bounds.hpp"
 #include "base/error.hpp"
 #include "base/types.hpp"

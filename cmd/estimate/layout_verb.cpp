@@ -2,32 +2,222 @@
 // lm-estimate layout: the layouts of a training on N GPUs that fit into the GPUs' memory, with
 // their simulated step times, fastest first, and the flags of the fastest layout.
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
+#include <array>
 #include <limits>
 #include <memory>
 #include <optional>
+#include <set>
+#include <string>
 
 #include "base/bounds.hpp"
 #include "base/error.hpp"
 #include "base/log.hpp"
 #include "base/types.hpp"
+#include "base/units.hpp"
 #include "config/plan_warnings.hpp"
+#include "config/train_flags.hpp"
 #include "cost/layout_search.hpp"
 #include "cost/memory.hpp"
 #include "figures.hpp"
 #include "gpu_options.hpp"
-#include "layout_flags.hpp"
-#include "layout_picture.hpp"
+#include "io/program.hpp"
+#include "picture.hpp"
+#include "plot/scatter_chart.hpp"
+#include "plot/style.hpp"
 #include "run_flags.hpp"
 #include "verbs.hpp"
 
 namespace lm::estimate {
 namespace {
 
+std::string name_of(const cost::Layout& layout) {
+    return fmt::format("TP{} PP{} B{}", layout.parallel.tp, layout.parallel.pp, layout.micro_batch);
+}
+
+// Returns a line for each of the `n` fastest layouts: its name, step time and memory, and a bar
+// of its speed relative to the fastest layout.
+std::string text_of(const std::vector<cost::Layout>& fitting, size_t n) {
+    constexpr double columns = 40;
+    std::string text;
+    for (size_t i = 0; i < std::min(n, fitting.size()); ++i) {
+        const double share = fitting[0].time.total() / fitting[i].time.total();
+        std::string bar;
+        for (int column = 0; column < static_cast<int>(columns * share + 0.5); ++column) bar += "█";
+        text +=
+            fmt::format("{:<16} {:>10} {:>10}  {}\n", name_of(fitting[i]),
+                        human_duration(fitting[i].time.total()), human_size(fitting[i].bytes), bar);
+    }
+    return text;
+}
+
+// Returns the sentence for a search in which no layout fits. `smallest`: the layout that needs
+// least memory.
+std::string no_fit_text(const cost::Layout& smallest, i64 memory_bytes) {
+    return fmt::format("No layout fits: the smallest needs {}, {} too much",
+                       human_size(smallest.bytes), human_size(smallest.bytes - memory_bytes));
+}
+
+// Returns the chart without dots.
+plot::ScatterChart empty_chart(double memory_gib) {
+    const std::string_view fits = plot::color_of(0), too_large = plot::alarm;
+    return {.title = "Layouts",
+            .x_label = "Memory of the fullest GPU (GiB)",
+            .y_label = "Step time (s)",
+            .kinds = {{"fastest that fits", plot::Symbol::best_dot, fits},
+                      {"fits", plot::Symbol::dot, fits},
+                      {"needs more memory", plot::Symbol::ring, too_large},
+                      {"needs least memory", plot::Symbol::best_dot, too_large}},
+            .dots = {},
+            .limit = memory_gib,
+            .limit_name = "GPU memory",
+            .note = ""};
+}
+
+enum DotKind : size_t { best_kind, fits_kind, too_large_kind, least_kind };
+
+// Returns the picture, with labels at the `n_labels` fastest layouts that fit; the fastest layout
+// is emphasized. If none fits, the picture states it and emphasizes the layout that needs least
+// memory. `memory_bytes` is the memory of a GPU.
+Picture layout_picture(const cost::LayoutSearch& found, i64 memory_bytes, size_t n_labels) {
+    constexpr double gib = 1 << 30;
+    plot::ScatterChart chart = empty_chart(as_double(memory_bytes) / gib);
+    const bool none_fits = found.fitting.empty();
+    if (none_fits && !found.smallest) return {svg_of(chart), "no layout\n"};
+    // The picture omits much slower or larger layouts, because they would compress the scale of the
+    // other layouts.
+    const cost::Layout& best_layout = none_fits ? *found.smallest : found.fitting[0];
+    const double slowest_s = 3 * best_layout.time.total();
+    const i64 largest = 3 * std::max(memory_bytes, none_fits ? best_layout.bytes : 0) / 2;
+    const auto add = [&](const cost::Layout& layout, DotKind kind, const std::string& label) {
+        if (layout.bytes > largest || layout.time.total() > slowest_s) return;
+        chart.dots.push_back({as_double(layout.bytes) / gib, layout.time.total(), kind, label});
+    };
+    for (size_t i = 0; i < found.fitting.size(); ++i) {
+        add(found.fitting[i], i == 0 ? best_kind : fits_kind,
+            i < n_labels ? name_of(found.fitting[i]) : "");
+    }
+    std::string text = text_of(found.fitting, n_labels);
+    if (none_fits) {
+        add(best_layout, least_kind, name_of(best_layout));
+        chart.note = no_fit_text(best_layout, memory_bytes);
+        text = chart.note + "\n";
+    }
+    for (const cost::Layout& layout : found.too_large) {
+        if (!none_fits || layout.bytes != best_layout.bytes) add(layout, too_large_kind, "");
+    }
+    return {svg_of(chart), std::move(text)};
+}
+
+using Granularity = spec::Recompute::Granularity;
+
+// The options that every layout sets itself, and the number of ranks, which the launcher sets.
+constexpr std::array set_by_layout = {"--tensor-model-parallel-size",
+                                      "--pipeline-model-parallel-size",
+                                      "--micro-batch-size",
+                                      "--num-virtual-stages-per-pipeline-rank",
+                                      "--num-layers-per-virtual-pipeline-stage",
+                                      "--sequence-parallel",
+                                      "--recompute-granularity",
+                                      "--recompute-method",
+                                      "--recompute-num-layers",
+                                      "--recompute-activations",
+                                      "--checkpoint-activations",
+                                      "--checkpoint-num-layers",
+                                      "--use-distributed-optimizer",
+                                      "--zero-stage",
+                                      "--world-size"};
+
+constexpr std::array of_hardware = {
+    "--gpu",     "--hardware", "--gpus-per-node",     "--node-bandwidth",
+    "--network", "--nics",     "--network-bandwidth", "--allowance"};
+
+bool contains(const auto& names, const std::string& name) {
+    return std::ranges::find(names, name) != names.end();
+}
+
+// Returns `text` as one word for a shell, in quotes where these are necessary.
+std::string word_of(const std::string& text) {
+    constexpr std::string_view plain =
+        "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-./:,=+%@";
+    const bool is_plain = !text.empty() && text.find_first_not_of(plain) == text.npos;
+    return is_plain ? text : io::shell_quoted(text);
+}
+
+std::string words_of(const cli::Options::Occurrence& option) {
+    // A value that begins with a dash could be read as an option.
+    if (option.values.size() == 1 && option.values[0].starts_with('-'))
+        return fmt::format("{}={}", option.name, word_of(option.values[0]));
+    std::string text = option.name;
+    for (const std::string& value : option.values) text += " " + word_of(value);
+    return text;
+}
+
+std::set<std::string> names_of_lm_train() {
+    cli::Options options("lm-train", "");
+    config::TrainFlags flags;
+    config::add_train_options(options, flags);
+    std::set<std::string> names;
+    for (const cli::Option& option : options.table()) names.insert(option.name());
+    return names;
+}
+
+void add_recompute(std::vector<std::string>& words, const spec::Recompute& recompute) {
+    if (recompute.granularity == Granularity::none) return;
+    words.push_back(fmt::format("--recompute-granularity {}",
+                                name_in(spec::recompute_granularities, recompute.granularity)));
+    if (recompute.granularity != Granularity::full) return;
+    words.push_back(
+        fmt::format("--recompute-method {}", name_in(spec::recompute_methods, recompute.method)));
+    if (recompute.n_layers != 1)
+        words.push_back(fmt::format("--recompute-num-layers {}", recompute.n_layers));
+}
+
+// Returns all flags of lm-train for a layout: the flags of the command line (the model, the batch,
+// the precision, ...) in their order, then the flags that the search has set.
+std::string train_flags(const cli::Options& options, const cost::LayoutQuery& query,
+                        const cost::Layout& layout) {
+    static const std::set<std::string> of_lm_train = names_of_lm_train();
+    std::vector<std::string> words;
+    for (const cli::Options::Occurrence& option : options.occurrences()) {
+        if (of_lm_train.contains(option.name) && !contains(set_by_layout, option.name))
+            words.push_back(words_of(option));
+    }
+    const spec::ParallelConfig& parallel = layout.parallel;
+    words.push_back(fmt::format(
+        "--tensor-model-parallel-size {} --pipeline-model-parallel-size {} --micro-batch-size {}",
+        parallel.tp, parallel.pp, layout.micro_batch));
+    if (parallel.n_chunks > 1)
+        words.push_back(
+            fmt::format("--num-virtual-stages-per-pipeline-rank {}", parallel.n_chunks));
+    // The search has chosen another division of the layers than the command line states.
+    if (parallel.balance != query.parallel.balance)
+        words.emplace_back("--pp-partition-method 'type:transformer|embedding'");
+    if (parallel.sequence_parallel) words.emplace_back("--sequence-parallel");
+    add_recompute(words, parallel.recompute);
+    if (parallel.zero_stage == 1) words.emplace_back("--use-distributed-optimizer");
+    return fmt::format("{}", fmt::join(words, " "));
+}
+
+// Returns the flags that lm-estimate time needs for the same step in addition to train_flags(): the
+// GPUs, their hardware and the trainer.
+std::string time_flags(const cost::LayoutQuery& query, const GpuFlags& flags) {
+    std::vector<std::string> words = {fmt::format("--gpus {}", query.n_gpus)};
+    if (flags.hardware_file.empty()) words.push_back("--gpu " + flags.gpu);
+    for (const cli::Options::Occurrence& option : flags.options->occurrences()) {
+        if (contains(of_hardware, option.name) && option.name != "--gpu")
+            words.push_back(words_of(option));
+    }
+    words.push_back("--trainer " + flags.trainer);
+    return fmt::format("{}", fmt::join(words, " "));
+}
+
 using Granularity = spec::Recompute::Granularity;
 
 constexpr size_t n_layout_keys = 4;  // TP, PP, DP and micro batch name a layout
+constexpr size_t n_described = 7;    // with chunks, recomputation and ZeRO stage
 
 struct Flags {
     config::TrainFlags train;
@@ -192,10 +382,7 @@ cost::LayoutQuery resolve_query(const Flags& flags) {
     query.memory_bytes = flags.memory ? flags.memory->value : query.gpu.memory_bytes;
     query.allowance_bytes = flags.allowance.value;
     query.batch = *flags.train.schedule.global_batch;
-    query.overlaps = flags.train.data_parallel.overlaps();
-    check_at_least("--tensor-comm-sms", flags.train.device.tensor_comm_sms.value_or(0), 0);
-    query.tensor_comm_sms = flags.train.device.tensor_comm_sms;
-    query.nvls = !flags.train.device.deterministic_mode;
+    query.nccl = resolve_nccl(flags.train);
     query.all_variants = flags.all;
     const bool all_dots = flags.all || !flags.picture.path.empty();
     query.n_wanted = all_dots ? std::numeric_limits<size_t>::max() : static_cast<size_t>(flags.top);
@@ -217,35 +404,23 @@ std::optional<i64> training_samples(const Flags& flags, i64 seq_length) {
 void add_rejected(Printout& printout, const Flags& flags, const cost::LayoutQuery& query,
                   const cost::LayoutSearch& found) {
     const bool json = flags.output.json;
-    std::vector<Column> columns = {
-        {"tp", "TP", Unit::plain, ""},
-        {"pp", "PP", Unit::plain, ""},
-        {"dp", "DP", Unit::plain, ""},
-        {"micro_batch", "micro batch", Unit::plain, ""},
-        {"chunks", "chunks", Unit::plain, ""},
-        {"recompute", "recompute", Unit::plain, ""},
-        {"zero", "ZeRO", Unit::plain, ""},
-        {"step", "step", Unit::seconds, "faster than all layouts that fit"},
-        {"memory", "needs", Unit::bytes, "memory of the largest rank"},
-        {"missing", "too much", Unit::bytes, "needs - --gpu-memory"}};
-    if (json) columns.push_back({"flags", "flags", Unit::plain, "the flags of lm-train"});
+    // The formulas of the first columns are those of the table of layouts.
+    std::vector<Column> kinds = columns(false, false);
+    kinds.resize(n_described);
+    for (Column& column : kinds) column.formula.clear();
+    kinds.insert(kinds.end(), {{"step", "step", Unit::seconds, "faster than all layouts that fit"},
+                               {"memory", "needs", Unit::bytes, "memory of the largest rank"},
+                               {"missing", "too much", Unit::bytes, "needs - --gpu-memory"}});
+    if (json) kinds.push_back({"flags", "flags", Unit::plain, "the flags of lm-train"});
     std::vector<std::vector<Value>> rows;
     for (const cost::Layout& layout : found.rejected) {
-        std::vector<Value>& row = rows.emplace_back();
-        row = {layout.parallel.tp,
-               layout.parallel.pp,
-               layout.parallel.dp,
-               layout.micro_batch,
-               layout.parallel.n_chunks,
-               std::string(
-                   name_in(spec::recompute_granularities, layout.parallel.recompute.granularity)),
-               i64{layout.parallel.zero_stage},
-               layout.time.total(),
-               layout.bytes,
-               layout.bytes - query.memory_bytes};
+        std::vector<Value>& row = rows.emplace_back(row_of(flags, query, layout, std::nullopt));
+        row.resize(n_described);
+        row.insert(row.end(),
+                   {layout.time.total(), layout.bytes, layout.bytes - query.memory_bytes});
         if (json) row.emplace_back(flags_of(flags, query, layout));
     }
-    printout.table("rejected", std::move(columns), std::move(rows), n_layout_keys);
+    printout.table("rejected", std::move(kinds), std::move(rows), n_layout_keys);
 }
 
 int run_layout(Flags flags) {

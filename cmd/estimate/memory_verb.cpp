@@ -1,26 +1,83 @@
 // SPDX-License-Identifier: Apache-2.0
 // lm-estimate memory: the memory plan that lm-train allocates, for every pipeline stage.
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <memory>
 #include <optional>
+#include <span>
 
 #include "base/bounds.hpp"
 #include "base/error.hpp"
 #include "base/log.hpp"
 #include "base/shape.hpp"
 #include "base/threads.hpp"
+#include "base/types.hpp"
+#include "base/units.hpp"
 #include "config/plan_warnings.hpp"
-#include "config/rank_counts.hpp"
 #include "cost/memory.hpp"
 #include "cost/nccl.hpp"
 #include "figures.hpp"
-#include "memory_picture.hpp"
 #include "picture.hpp"
+#include "plot/bar_chart.hpp"
 #include "run_flags.hpp"
 #include "verbs.hpp"
 
 namespace lm::estimate {
 namespace {
+
+struct StageMemory {
+    cost::MemoryPlan plan;
+    i64 nccl = 0;  // bytes
+    i64 total() const { return plan.total() + nccl; }
+};
+
+// Returns a line for each stage: its number, a bar of block characters, and its bytes.
+std::string text_of(std::span<const StageMemory> stages, i64 allowance, i64 largest) {
+    constexpr double columns = 50;
+    std::string text;
+    for (size_t i = 0; i < stages.size(); ++i) {
+        const i64 bytes = stages[i].total() + allowance;
+        const auto n = static_cast<i64>(columns * as_double(bytes) / as_double(largest) + 0.5);
+        std::string bar;
+        for (i64 column = 0; column < n; ++column) bar += "█";
+        const std::string padding(static_cast<size_t>(50 - n), ' ');
+        text += fmt::format("stage {:>3}  {}{}  {:>10}\n", i, bar, padding, human_size(bytes));
+    }
+    return text;
+}
+
+// Returns a bar for each stage: the parts of its plan, NCCL and `allowance`. If `limit` is given, a
+// line shows it. A rank fits when its bar ends below the line. All numbers are bytes.
+Picture memory_picture(std::span<const StageMemory> stages, i64 allowance,
+                       const std::optional<cli::Bytes>& limit) {
+    i64 largest = limit ? std::max<i64>(1, limit->value) : 1;
+    for (const StageMemory& stage : stages) {
+        largest = std::max(largest, stage.total() + allowance);
+    }
+    const bool in_gib = largest >= i64{1} << 30;
+    const double unit = in_gib ? 1 << 30 : 1 << 20;
+    plot::BarChart chart{.title = "Memory of a rank of each pipeline stage",
+                         .x_label = "Pipeline stage",
+                         .y_label = in_gib ? "Memory per rank (GiB)" : "Memory per rank (MiB)",
+                         .names = {},
+                         .parts = {"weights", "masters", "gradients", "optimizer", "activations",
+                                   "workspace", "NCCL", "allowance"},
+                         .values = {},
+                         .limit = std::nullopt,
+                         .limit_name = "GPU memory"};
+    if (limit) chart.limit = as_double(limit->value) / unit;
+    for (size_t i = 0; i < stages.size(); ++i) {
+        const cost::MemoryPlan& plan = stages[i].plan;
+        chart.names.push_back(fmt::format("{}", i));
+        std::vector<double>& bar = chart.values.emplace_back();
+        for (const i64 bytes : {plan.weights, plan.masters, plan.gradients, plan.optimizer,
+                                plan.activations, plan.workspace, stages[i].nccl, allowance}) {
+            bar.push_back(as_double(bytes) / unit);
+        }
+    }
+    return {svg_of(chart), text_of(stages, allowance, largest)};
+}
 
 struct Flags {
     config::TrainFlags train;
@@ -100,16 +157,10 @@ i64 allowance_of(const Flags& flags) {
     return on_gpu(flags) ? cost::cuda_allowance_bytes : i64{100} << 20;
 }
 
-// The rank whose buffers and NCCL memory together are largest.
-struct Largest {
-    i64 buffers = 0;
-    i64 nccl = 0;
-    i64 total() const { return buffers + nccl; }
-};
-
-void add_verdict(Printout& printout, const Flags& flags, const Largest& largest, bool fits) {
+void add_verdict(Printout& printout, const Flags& flags, const StageMemory& largest, bool fits) {
     std::vector<Figure> figures = {
-        {"largest", "largest rank", Unit::bytes, largest.buffers, "the stage with the most memory"},
+        {"largest", "largest rank", Unit::bytes, largest.plan.total(),
+         "the stage with the most memory"},
         {"allowance", "allowance", Unit::bytes, allowance_of(flags),
          "--allowance: memory in addition to the buffers; default: on the CPU 100 MiB for "
          "libraries, code and the loader of a process, on a GPU 2 GiB for the driver's context, "
@@ -148,14 +199,7 @@ i64 n_micro_batches_of(const Flags& flags, const spec::ParallelConfig& parallel,
     }
     const std::optional<i64> global_batch = flags.train.schedule.global_batch;
     if (!global_batch) return 2 * parallel.pp;
-    const i64 unit = checked_mul(micro_batch, parallel.dp);
-    if (*global_batch < 1 || *global_batch % unit != 0) {
-        usage_error("--global-batch-size",
-                    "{} is not a multiple of micro batch {} x {} data-parallel ranks = {}: use {}",
-                    *global_batch, micro_batch, parallel.dp, unit,
-                    config::multiples_around(*global_batch, unit));
-    }
-    return *global_batch / unit;
+    return whole_micro_batches(*global_batch, micro_batch, parallel.dp);
 }
 
 int run(Flags flags) {
@@ -169,31 +213,26 @@ int run(Flags flags) {
         resolve_precision(flags.train.precision, flags.train.megatron);
     const i64 n_threads = flags.train.device.threads.value_or(available_cores());
     check_at_least("--threads", n_threads, 1);
-    check_at_least("--tensor-comm-sms", flags.train.device.tensor_comm_sms.value_or(0), 0);
+    const cost::NcclUse nccl = resolve_nccl(flags.train);
     const cost::StepShape step{.micro_batch = micro_batch,
                                .seq_length = model.seq_length,
                                .n_micro_batches = n_micro_batches_of(flags, parallel, micro_batch)};
     config::require_equal_rows(parallel, step.micro_batch, step.seq_length);
-    const cost::NcclUse nccl{.overlap = flags.train.data_parallel.overlaps(),
-                             .tensor_comm_sms = flags.train.device.tensor_comm_sms,
-                             .nvls = !flags.train.device.deterministic_mode};
-    Largest largest;
+    StageMemory largest;
     std::vector<std::vector<Value>> rows;
     std::vector<StageMemory> stages;
     for (i64 stage = 0; stage < parallel.pp; ++stage) {
         const cost::MemoryPlan plan =
             largest_plan(model, parallel, step, precision, processor_of(flags, n_threads), stage);
         rows.push_back(row_of(stage, stage_layers(model, parallel, stage), plan));
-        const i64 nccl_bytes = on_gpu(flags) ? cost::nccl_bytes(model, parallel, stage, nccl) : 0;
-        if (plan.total() + nccl_bytes > largest.total()) largest = {plan.total(), nccl_bytes};
-        stages.push_back({plan, nccl_bytes});
+        stages.push_back(
+            {plan, on_gpu(flags) ? cost::nccl_bytes(model, parallel, stage, nccl) : 0});
+        if (stages.back().total() > largest.total()) largest = stages.back();
     }
     const bool fits = !flags.memory || largest.total() + allowance_of(flags) <= flags.memory->value;
     const Exit code = fits ? Exit::done : Exit::answer_is_no;
     if (!flags.picture.path.empty()) {
-        const std::optional<i64> limit =
-            flags.memory ? std::optional(flags.memory->value) : std::nullopt;
-        draw(flags.picture, memory_picture(stages, allowance_of(flags), limit));
+        draw(flags.picture, memory_picture(stages, allowance_of(flags), flags.memory));
         if (flags.picture.replaces_figures()) return static_cast<int>(code);
     }
     Printout printout;

@@ -6,6 +6,7 @@
 #include "base/bounds.hpp"
 #include "base/error.hpp"
 #include "base/log.hpp"
+#include "base/shape.hpp"
 #include "ckpt/history/steps.hpp"
 #include "config/deepspeed.hpp"
 #include "config/rank_counts.hpp"
@@ -119,6 +120,33 @@ BatchSchedule resolve_schedule(const config::TrainFlags& flags, i64 seq_length) 
     }
     const spec::BatchRamp ramp = config::batch_ramp(flags.schedule, seq_length);
     return {ramp, config::training_samples(flags.schedule, ramp, seq_length)};
+}
+
+std::vector<spec::RampStep> resolve_steps(const spec::BatchRamp& ramp, i64 samples) {
+    std::vector<spec::RampStep> steps = ramp_steps(ramp, samples);
+    if (steps.empty()) {
+        usage_error("--train-samples", "{} is less than the first batch of {}", samples,
+                    ramp.batch_at(0));
+    }
+    return steps;
+}
+
+i64 whole_micro_batches(i64 global_batch, i64 micro_batch, i64 dp) {
+    const i64 unit = checked_mul(micro_batch, dp);
+    if (global_batch < 1 || global_batch % unit != 0) {
+        usage_error("--global-batch-size",
+                    "{} is not a multiple of micro batch {} x {} data-parallel ranks = {}: use {}",
+                    global_batch, micro_batch, dp, unit,
+                    config::multiples_around(global_batch, unit));
+    }
+    return global_batch / unit;
+}
+
+cost::NcclUse resolve_nccl(const config::TrainFlags& flags) {
+    check_at_least("--tensor-comm-sms", flags.device.tensor_comm_sms.value_or(0), 0);
+    return {.overlap = flags.data_parallel.overlaps(),
+            .tensor_comm_sms = flags.device.tensor_comm_sms,
+            .nvls = !flags.device.deterministic_mode};
 }
 
 }  // namespace lm::estimate

@@ -10,6 +10,7 @@
 
 #include "cli/options.hpp"
 #include "config/train_flags.hpp"
+#include "cost/nccl.hpp"
 #include "spec/batch_ramp.hpp"
 
 namespace lm::estimate {
@@ -44,5 +45,13 @@ void require_batch(const config::ScheduleFlags& flags);
 // Returns the schedule that the flags describe. When `seq_length` is 0, it is not known. Throws
 // Error(usage) for invalid flags, and for --train-tokens with an unknown `seq_length`.
 BatchSchedule resolve_schedule(const config::TrainFlags& flags, i64 seq_length);
+// Returns the steps of the ramp, at least one. Throws Error(usage) when the training has fewer
+// samples than its first batch.
+std::vector<spec::RampStep> resolve_steps(const spec::BatchRamp& ramp, i64 samples);
+// Returns the number of micro-batches of a step in one pipeline. Throws Error(usage) when the batch
+// is not a multiple of the micro-batches of `dp` data-parallel ranks.
+i64 whole_micro_batches(i64 global_batch, i64 micro_batch, i64 dp);
+// Returns the settings that change NCCL's memory. Throws Error(usage) for an invalid value.
+cost::NcclUse resolve_nccl(const config::TrainFlags& flags);
 
 }  // namespace lm::estimate

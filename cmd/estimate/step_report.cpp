@@ -10,7 +10,6 @@
 #include "base/units.hpp"
 #include "cost/formulas.hpp"
 #include "cost/megatron_memory.hpp"
-#include "cost/memory.hpp"
 #include "cost/nccl.hpp"
 
 namespace lm::estimate {
@@ -25,23 +24,20 @@ struct Memory {
 };
 
 Memory memory_of(const StepQuery& query) {
-    const i64 n = query.global_batch / (query.micro_batch * query.parallel.dp);
     const cost::StepShape step{.micro_batch = query.micro_batch,
                                .seq_length = query.model.seq_length,
-                               .n_micro_batches = n};
+                               .n_micro_batches = query.n_micro_batches};
     if (query.is_megatron) {
         const auto memory =
             largest_megatron_memory(query.model, query.parallel, step, query.precision);
         return {memory.state, memory.activations, 0};
     }
-    const cost::NcclUse nccl_use{
-        .overlap = query.overlaps, .tensor_comm_sms = query.tensor_comm_sms, .nvls = query.nvls};
     Memory largest;
     for (i64 stage = 0; stage < query.parallel.pp; ++stage) {
         const cost::MemoryPlan plan =
             plan_memory(query.model, query.parallel, step, query.precision,
                         {1, true, query.attention}, 0, stage);
-        const i64 nccl = cost::nccl_bytes(query.model, query.parallel, stage, nccl_use);
+        const i64 nccl = cost::nccl_bytes(query.model, query.parallel, stage, query.nccl);
         const Memory memory{plan.total() - plan.activations - plan.workspace, plan.activations,
                             plan.workspace + nccl + query.allowance_bytes};
         if (memory.total() > largest.total()) largest = memory;
@@ -71,7 +67,7 @@ cost::StepTime simulate(const StepQuery& query, i64 batch,
         .batch = {query.micro_batch, n, query.model.seq_length, query.precision.weights},
         .optimizer = query.precision.optimizer,
         .elements = cost::largest_rank_parameters(query.model, query.parallel),
-        .overlaps_data = query.overlaps};
+        .overlaps_data = query.nccl.overlap};
     return step_time(step, query.gpu, query.trainer, events);
 }
 

@@ -22,9 +22,8 @@ struct StepQuery {
     spec::GpuAttention attention = spec::GpuAttention::flash;
     i64 micro_batch = 1;
     i64 global_batch = 1;
-    bool overlaps = false;                             // data parallelism overlaps with computation
-    std::optional<i64> tensor_comm_sms;                // as in cost::NcclUse
-    bool nvls = true;                                  // as in cost::NcclUse
+    i64 n_micro_batches = 1;  // of the global batch, in one pipeline
+    cost::NcclUse nccl;
     i64 allowance_bytes = cost::cuda_allowance_bytes;  // in addition to buffers and NCCL
     bool is_megatron = false;
     bool assumes_megatron = false;  // --trainer is not given

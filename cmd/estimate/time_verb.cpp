@@ -1,31 +1,248 @@
 // SPDX-License-Identifier: Apache-2.0
 // lm-estimate time: the time of a step on described GPUs, and the days that a training takes, on
 // these GPUs or at a given throughput.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <cctype>
 #include <cmath>
 #include <memory>
 #include <optional>
+#include <string>
+#include <vector>
 
 #include "base/bounds.hpp"
 #include "base/error.hpp"
 #include "base/log.hpp"
 #include "base/shape.hpp"
 #include "base/types.hpp"
+#include "base/units.hpp"
 #include "config/plan_warnings.hpp"
-#include "config/rank_counts.hpp"
 #include "cost/activation_plan.hpp"
 #include "cost/formulas.hpp"
+#include "cost/step_time.hpp"
 #include "cost/training_time.hpp"
-#include "energy_report.hpp"
 #include "figures.hpp"
 #include "goodput_report.hpp"
 #include "gpu_options.hpp"
+#include "picture.hpp"
+#include "plot/gantt_chart.hpp"
 #include "run_flags.hpp"
-#include "step_picture.hpp"
 #include "step_report.hpp"
 #include "verbs.hpp"
 
 namespace lm::estimate {
 namespace {
+
+struct EnergyFlags {
+    std::optional<double> watts;
+    std::optional<double> pue;
+    std::string price;
+    std::optional<double> carbon;
+};
+
+// The GPUs of a training and their time.
+struct GpuTime {
+    i64 n_gpus = 0;
+    double running_s = 0;                  // without waiting in the queue
+    std::optional<double> hardware_watts;  // power of a GPU and its share of the node
+};
+
+// The price of a GPU-hour or of a kWh.
+struct Price {
+    double value = 0;
+    bool of_energy = false;
+};
+
+Price parse_price(std::string_view text) {
+    const std::string_view number = text.substr(0, text.find('/'));
+    std::string unit(text.substr(number.size()));
+    std::ranges::transform(unit, unit.begin(), [](unsigned char c) { return std::tolower(c); });
+    const bool is_number =
+        !number.empty() && number.find_first_not_of("0123456789.eE+-") == number.npos;
+    const Price price{.value = is_number ? parse_number("--price", number) : 0,
+                      .of_energy = unit == "/kwh"};
+    if (!is_number || !(unit.empty() || unit == "/gpuh" || price.of_energy)) {
+        usage_error("--price",
+                    "expected a price such as 2.50 or 2.50/GPUh, or of energy, such as 0.15/kWh, "
+                    "got {}",
+                    text);
+    }
+    check_at_least("--price", price.value, 0);
+    return price;
+}
+
+// Large amounts are printed without fractions.
+Unit unit_of(double value) {
+    return value >= 1000 ? Unit::count : Unit::plain;
+}
+
+void add_energy_options(cli::Options& options, EnergyFlags& flags) {
+    options.group("Energy and cost");
+    options.value(
+        "--watts", &flags.watts, "W",
+        "power of a GPU, including its share of the power of the node; default: from --gpu");
+    options.value("--pue", &flags.pue, "X",
+                  "energy of the computing centre / energy of its computers; default: 1");
+    options.value(
+        "--price", &flags.price, "P",
+        "price of a GPU-hour, as 2.50 or 2.50/GPUh, or of energy, as 0.15/kWh, in any currency");
+    options.value("--carbon", &flags.carbon, "G", "grams of CO2 equivalent per kWh");
+}
+
+// Throws Error(usage) for values out of range.
+void check(const EnergyFlags& flags) {
+    check_above_to("--watts", flags.watts, 0, 1e6);
+    if (flags.pue) check_from_to("--pue", *flags.pue, 1, 10);
+    check_at_least("--carbon", flags.carbon, 0);
+    if (!flags.price.empty()) parse_price(flags.price);
+}
+
+// Returns the figures: the GPU-hours; the energy if the power of the GPUs is known; money and CO2
+// if their flags are given. Throws Error(usage) when a given flag needs the power and the power is
+// not known.
+std::vector<Figure> energy_figures(const EnergyFlags& flags, const GpuTime& time) {
+    const double gpu_hours = as_double(time.n_gpus) * time.running_s / 3600;
+    std::vector<Figure> figures{{"gpu_hours", "GPU-hours", unit_of(gpu_hours), gpu_hours,
+                                 "--gpus x running time, without waiting in the queue"}};
+    const std::optional<double> watts = flags.watts ? flags.watts : time.hardware_watts;
+    const double kwh = gpu_hours * watts.value_or(0) * flags.pue.value_or(1) / 1000;
+    if (watts) {
+        figures.push_back(
+            {"energy_kwh", "energy (kWh)", unit_of(kwh), kwh,
+             fmt::format("GPU-hours x {:.4g} W x {:.3g} (--pue)", *watts, flags.pue.value_or(1))});
+    }
+    const auto need_watts = [&watts](const char* flag) {
+        if (!watts)
+            usage_error(flag,
+                        "needs the power of a GPU: give --gpu, or --watts, the power of a GPU, "
+                        "including its share of the power of the node");
+    };
+    if (flags.pue) need_watts("--pue");
+    if (!flags.price.empty()) {
+        const Price price = parse_price(flags.price);
+        if (price.of_energy) need_watts("--price");
+        const double cost = price.value * (price.of_energy ? kwh : gpu_hours);
+        figures.push_back({"cost", "cost", unit_of(cost), cost,
+                           price.of_energy ? "energy x --price" : "GPU-hours x --price"});
+    }
+    if (flags.carbon) {
+        need_watts("--carbon");
+        const double co2_kg = kwh * *flags.carbon / 1000;
+        figures.push_back({"co2_kg", "CO2 (kg)", unit_of(co2_kg), co2_kg, "energy x --carbon"});
+    }
+    return figures;
+}
+
+// A simulated step.
+struct StepPicture {
+    std::vector<cost::PipelineEvent> events;  // the passes
+    cost::StepTime time;
+    std::vector<Figure> parts;  // the result of step_parts()
+    i64 n_stages = 1;
+};
+
+// A kind of work of a stage. The letter stands for it on a terminal.
+struct Work {
+    const char* name;
+    char letter;
+};
+enum WorkKind : size_t { forward, backward, reduction, optimizer, gather };
+constexpr std::array<Work, 5> works = {{{"forward", 'F'},
+                                        {"backward", 'B'},
+                                        {"gradient reduction", 'R'},
+                                        {"optimizer", 'O'},
+                                        {"gather of weights", 'G'}}};
+
+// Returns the spans of the step: passes, and the phases after the pipeline. Ascending in each row.
+std::vector<plot::GanttSpan> spans_of(const StepPicture& step) {
+    std::vector<plot::GanttSpan> spans;
+    for (const cost::PipelineEvent& event : step.events) {
+        spans.push_back({.row = static_cast<size_t>(event.stage),
+                         .kind = event.is_forward ? forward : backward,
+                         .start = event.start_s,
+                         .end = event.end_s,
+                         .label = fmt::format("{}", event.micro_batch)});
+    }
+    double start_s = step.time.pipeline_s();
+    const auto add_phase = [&](WorkKind kind, double seconds, bool only_ends) {
+        if (!(seconds > 0)) return;
+        for (i64 stage = 0; stage < step.n_stages; ++stage) {
+            if (only_ends && stage > 0 && stage + 1 < step.n_stages) continue;
+            spans.push_back({.row = static_cast<size_t>(stage),
+                             .kind = kind,
+                             .start = start_s,
+                             .end = start_s + seconds,
+                             .label = ""});
+        }
+        start_s += seconds;
+    };
+    add_phase(reduction, step.time.reduce_s(), false);
+    add_phase(reduction, step.time.tied_s, true);
+    add_phase(optimizer, step.time.optimizer_s, false);
+    add_phase(gather, step.time.gather_s, false);
+    std::ranges::stable_sort(spans, {}, &plot::GanttSpan::row);
+    return spans;
+}
+
+bool has_kind(const std::vector<plot::GanttSpan>& spans, size_t kind) {
+    return std::ranges::any_of(spans, [kind](const auto& span) { return span.kind == kind; });
+}
+
+// Returns a line for each stage, and the meaning of the letters. The 68 characters of a line show
+// the work of the stage from the start to the end of the step.
+std::string text_of(const std::vector<plot::GanttSpan>& spans, const StepPicture& step) {
+    constexpr size_t columns = 68;  // 79 with the name
+    const double end_s = step.time.total();
+    std::vector<std::string> lines(static_cast<size_t>(step.n_stages), std::string(columns, '.'));
+    for (const plot::GanttSpan& span : spans) {
+        const auto from = static_cast<size_t>(span.start / end_s * columns);
+        const auto to = static_cast<size_t>(span.end / end_s * columns);
+        for (size_t i = from; i < std::min(std::max(to, from + 1), columns); ++i) {
+            lines[span.row][i] = works[span.kind].letter;
+        }
+    }
+    std::string text;
+    for (size_t stage = 0; stage < lines.size(); ++stage)
+        text += fmt::format("stage {:>3}  {}\n", stage, lines[stage]);
+    for (size_t kind = 0; kind < works.size(); ++kind) {
+        if (has_kind(spans, kind))
+            text += fmt::format("{} {}, ", works[kind].letter, works[kind].name);
+    }
+    return text + fmt::format(". idle\nstart to end: {}\n", human_duration(end_s));
+}
+
+std::vector<plot::GanttShare> shares_of(const StepPicture& step) {
+    std::vector<plot::GanttShare> shares;
+    for (size_t i = 0; i + 1 < step.parts.size(); ++i) {
+        const double value = std::get<double>(step.parts[i].value);
+        if (!(value > 1e-9 * step.time.total())) continue;  // rounding gives a bubble of 1e-16 s
+        shares.push_back(
+            {step.parts[i].label, value,
+             fmt::format("{}, {:.1f} %", human_duration(value), 100 * value / step.time.total())});
+    }
+    return shares;
+}
+
+// Returns the picture. Its time axis ends at time.total(). After the pipeline, all stages reduce
+// gradients, compute the optimizer and gather weights at the same time.
+Picture step_picture(const StepPicture& step) {
+    plot::GanttChart chart{.title = "One training step",
+                           .x_label = "Time (s)",
+                           .row_heading = "Stage",
+                           .n_rows = static_cast<size_t>(step.n_stages),
+                           .kinds = {},
+                           .spans = spans_of(step),
+                           .end = step.time.total(),
+                           .end_label = "end: " + human_duration(step.time.total()),
+                           .label_note = "numbers: micro-batches",
+                           .shares = shares_of(step),
+                           .shares_heading = "Time of the busiest stage"};
+    for (const Work& work : works) chart.kinds.emplace_back(work.name);
+    std::string text = text_of(chart.spans, step);
+    return {svg_of(chart), std::move(text)};
+}
 
 struct Flags {
     config::TrainFlags train;
@@ -187,16 +404,14 @@ std::pair<cost::TrainingPlan, i64> resolve_plan(const Flags& flags) {
 // Returns the training step of the plan. With --trainer megatron, assumes fp16 unless --bf16 is
 // given, as in the published trainings with Megatron.
 StepQuery step_query(const Flags& flags, const cost::TrainingPlan& plan) {
-    check_at_least("--tensor-comm-sms", flags.train.device.tensor_comm_sms.value_or(0), 0);
+    const cost::NcclUse nccl = resolve_nccl(flags.train);
     StepQuery query{.model = plan.model,
                     .parallel = plan.parallel,
                     .precision = resolve_precision(flags.train.precision, flags.train.megatron),
                     .attention = flags.train.device.attention(),
                     .micro_batch = plan.micro_batch,
                     .global_batch = plan.ramp.global_batch,
-                    .overlaps = flags.train.data_parallel.overlaps(),
-                    .tensor_comm_sms = flags.train.device.tensor_comm_sms,
-                    .nvls = !flags.train.device.deterministic_mode,
+                    .nccl = nccl,
                     .allowance_bytes = flags.allowance.value,
                     .is_megatron = is_megatron(flags.hardware),
                     .assumes_megatron = !flags.train.model.given.contains("--trainer"),
@@ -206,13 +421,8 @@ StepQuery step_query(const Flags& flags, const cost::TrainingPlan& plan) {
     if (query.assumes_fp16) query.precision.weights = DType::fp16;
     query.parallel.zero_stage =
         config::resolve_zero_stage(flags.train.zero, flags.train.data_parallel);
-    const i64 unit = checked_mul(query.micro_batch, query.parallel.dp);
-    if (query.global_batch % unit != 0) {
-        usage_error("--global-batch-size",
-                    "{} is not a multiple of micro batch {} x {} data-parallel ranks = {}: use {}",
-                    query.global_batch, query.micro_batch, query.parallel.dp, unit,
-                    config::multiples_around(query.global_batch, unit));
-    }
+    query.n_micro_batches =
+        whole_micro_batches(query.global_batch, query.micro_batch, query.parallel.dp);
     config::require_equal_rows(query.parallel, query.micro_batch, query.model.seq_length);
     return query;
 }
@@ -221,11 +431,7 @@ StepQuery step_query(const Flags& flags, const cost::TrainingPlan& plan) {
 // its energy and its cost.
 void add_training(Printout& printout, std::vector<Figure> figures, const Flags& flags,
                   const cost::TrainingPlan& plan, i64 samples) {
-    const std::vector<spec::RampStep> steps = ramp_steps(plan.ramp, samples);
-    if (steps.empty()) {
-        usage_error("--train-samples", "{} is less than the first batch of {}", samples,
-                    plan.ramp.batch_at(0));
-    }
+    const std::vector<spec::RampStep> steps = resolve_steps(plan.ramp, samples);
     const cost::TrainingTime seconds = cost::training_time(plan, steps);
     add_steps(figures, flags, plan, steps, seconds);
     if (flags.eval_interval) {

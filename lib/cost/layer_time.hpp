@@ -2,7 +2,7 @@
 // The time that one micro-batch spends in the parts of a model on one GPU.
 #pragma once
 
-#include "cost/roofline.hpp"
+#include "cost/hardware.hpp"
 #include "spec/rank_layout.hpp"
 
 namespace lm::cost {

@@ -10,7 +10,6 @@
 #include "base/types.hpp"
 #include "cost/megatron_memory.hpp"
 #include "cost/memory.hpp"
-#include "cost/nccl.hpp"
 
 namespace lm::cost {
 namespace {
@@ -55,13 +54,9 @@ struct Grid {
 
 Grid grid_of(const LayoutQuery& query, const spec::ParallelConfig& parallel,
              const spec::RankElements& elements) {
-    Grid grid{
-        .parallel = parallel,
-        .elements = elements,
-        .nccl = {.overlap = query.overlaps,
-                 .tensor_comm_sms = query.tensor_comm_sms ? *query.tensor_comm_sms
-                                                          : tensor_comm_sms(query.model, parallel),
-                 .nvls = query.nvls}};
+    Grid grid{.parallel = parallel, .elements = elements, .nccl = query.nccl};
+    if (!grid.nccl.tensor_comm_sms)
+        grid.nccl.tensor_comm_sms = tensor_comm_sms(query.model, parallel);
     const std::vector<spec::ModelPart> parts = model_parts(query.model, parallel);
     std::set<std::tuple<i64, i64, bool, bool>> seen;
     i64 most = 0;
@@ -190,7 +185,7 @@ class Search {
                           query_.precision.weights},
                 .optimizer = query_.precision.optimizer,
                 .elements = candidate.grid->most_elements,
-                .overlaps_data = query_.overlaps};
+                .overlaps_data = query_.nccl.overlap};
     }
 
     // Selects the layouts that fit and have the shortest quick times, simulates their schedules,

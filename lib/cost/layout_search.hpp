@@ -7,6 +7,7 @@
 #include <optional>
 #include <vector>
 
+#include "cost/nccl.hpp"
 #include "cost/step_time.hpp"
 #include "spec/numerics.hpp"
 
@@ -34,11 +35,9 @@ struct LayoutQuery {
     std::vector<int> zero_stages = {0, 1};
     std::vector<i64> n_chunks = {1};
     std::vector<spec::PipelineBalance> balances = {spec::PipelineBalance::layers};
-    bool overlaps = false;               // data parallelism overlaps with computation
-    std::optional<i64> tensor_comm_sms;  // as in NcclUse
-    bool nvls = true;                    // as in NcclUse
-    bool all_variants = false;           // false: one layout for each TP, PP and micro-batch size
-    size_t n_wanted = 10;                // layouts in the answer
+    NcclUse nccl;
+    bool all_variants = false;  // false: one layout for each TP, PP and micro-batch size
+    size_t n_wanted = 10;       // layouts in the answer
 };
 
 struct Layout {

@@ -3,8 +3,6 @@
 
 #include <initializer_list>
 
-#include "base/dtype.hpp"
-
 namespace lm::cost {
 namespace {
 

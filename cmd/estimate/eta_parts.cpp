@@ -1,13 +1,24 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "eta_parts.hpp"
 
+#include <unistd.h>
+
 #include <algorithm>
+#include <chrono>
+#include <memory>
+#include <optional>
+#include <thread>
 
 #include "base/clock.hpp"
 #include "base/error.hpp"
 #include "base/log.hpp"
 #include "base/units.hpp"
+#include "cli/main.hpp"
+#include "io/inputs.hpp"
+#include "io/lines.hpp"
 #include "metrics/emissions.hpp"
+#include "metrics/log_cause.hpp"
+#include "metrics/log_tail.hpp"
 #include "metrics/remaining.hpp"
 
 namespace lm::estimate {
@@ -166,6 +177,133 @@ void add_energy(Printout& printout, const std::string& directory, const metrics:
             "energy / tokens of all iterations of the log");
     }
     printout.figures("energy", std::move(figures));
+}
+
+int print_cause(const std::vector<std::string>& logs, const OutputFlags& output) {
+    std::optional<metrics::Cause> found;
+    std::string name;
+    i64 n_lines = 0;
+    for (const std::string& path : logs) {
+        const std::unique_ptr<io::InputStream> stream = io::open_stream(path);
+        metrics::LogCause log;
+        io::for_each_line(*stream, [&log](std::string_view line) { log.add(line); });
+        n_lines += log.n_lines();
+        const std::optional<metrics::Cause>& root = log.root() ? log.root() : log.hint();
+        if (!root || (found && found->rule->strength >= root->rule->strength)) continue;
+        found = root;
+        name = io::input_name(path);
+    }
+    if (!found) {
+        warn(
+            "no line of the logs states why the job ended (number of lines: {}), so the job is "
+            "still running or was killed: add the logs of Slurm or of the launcher to the "
+            "arguments",
+            n_lines);
+        return static_cast<int>(Exit::answer_is_no);
+    }
+    const bool known = found->rule->kind != metrics::unknown_cause;
+    if (!known)
+        warn(
+            "no line states why the job ended: the printed line is the last one that reports a "
+            "failure");
+    std::vector<Figure> figures;
+    figures.push_back({"cause", "cause", Unit::plain, std::string(found->rule->kind),
+                       "message of " + std::string(found->rule->source)});
+    if (found->rank) {
+        figures.push_back({"rank", "rank", Unit::count, *found->rank,
+                           "the first rank that a message of an error names"});
+    }
+    if (!found->host.empty()) {
+        figures.push_back({"host", "host", Unit::plain, found->host,
+                           "the host of this rank, or the one that failed"});
+    }
+    if (found->signal) {
+        figures.push_back(
+            {"signal", "signal", Unit::count, *found->signal, "number of the signal"});
+    }
+    if (output.json) {
+        figures.push_back({"log", "log", Unit::plain, name, ""});
+        figures.push_back({"line_number", "line", Unit::count, found->line_number, ""});
+        figures.push_back({"line", "message", Unit::plain, found->line, ""});
+    } else {
+        cli::write_text("{}:{}: {}\n", name, found->line_number, found->line);
+    }
+    Printout printout;
+    printout.figures("why", std::move(figures));
+    printout.print(output);
+    return static_cast<int>(known ? Exit::done : Exit::answer_is_no);
+}
+
+namespace {
+
+// A log that is followed. `tail` reads its new lines, `cause` finds the end of the run in them.
+struct Followed {
+    std::string path;
+    metrics::LogTail tail;
+    metrics::LogCause cause;
+};
+
+// Passes the new lines of all logs to `reader`. Returns their number.
+i64 read_new_lines(std::vector<Followed>& logs, metrics::LogReader& reader) {
+    i64 n_lines = 0;
+    for (Followed& log : logs) {
+        n_lines += log.tail.poll([&](std::string_view line) {
+            reader.add(line);
+            log.cause.add(line);
+        });
+    }
+    return n_lines;
+}
+
+// Returns the log whose message states the end of the run most clearly; nullptr when no log states
+// an end.
+const Followed* ended_log(const std::vector<Followed>& logs) {
+    const Followed* ended = nullptr;
+    for (const Followed& log : logs) {
+        if (!log.cause.root()) continue;
+        if (ended && ended->cause.root()->rule->strength >= log.cause.root()->rule->strength) {
+            continue;
+        }
+        ended = &log;
+    }
+    return ended;
+}
+
+void show(const metrics::LogSummary& now, const FollowOutput& output) {
+    if (::isatty(STDOUT_FILENO) == 0) {
+        cli::write_stdout(now.empty() ? "no iteration yet\n" : output.one_line(now) + "\n");
+        return;
+    }
+    constexpr const char* clear_screen = "\033[H\033[2J";
+    cli::write_stdout(clear_screen);
+    if (now.empty()) {
+        cli::write_stdout("no iteration yet\n");
+    } else {
+        output.print_all(now);
+    }
+}
+
+}  // namespace
+
+int follow_logs(const std::vector<std::string>& logs, metrics::LogReader& reader, double interval_s,
+                const FollowOutput& output) {
+    std::vector<Followed> followed;
+    for (const std::string& path : logs) {
+        followed.push_back({path, metrics::LogTail(path), metrics::LogCause()});
+    }
+    while (true) {
+        const i64 n_lines = read_new_lines(followed, reader);
+        show(reader.summary(), output);
+        const Followed* const ended = ended_log(followed);
+        if (ended != nullptr && n_lines == 0) {
+            const metrics::Cause& cause = *ended->cause.root();
+            cli::write_text("{}: {}:{}: {}\n", cause.rule->kind, ended->path, cause.line_number,
+                            cause.line);
+            const bool planned = cause.rule->kind == "finished" || cause.rule->kind == "stopped";
+            return static_cast<int>(planned ? Exit::done : Exit::answer_is_no);
+        }
+        std::this_thread::sleep_for(std::chrono::duration<double>(interval_s));
+    }
 }
 
 }  // namespace lm::estimate
