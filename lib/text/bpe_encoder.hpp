@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Encodes plain text by byte-level BPE. Cuts the text into pre-tokens. Finds the ids of a pre-token
-// in a cache (pretoken_cache.hpp), or computes them by the merge algorithm. text_encoder.hpp
+// in a cache (pretoken_cache.hpp), or computes them by the merge algorithm. bpe_tokenizer.hpp
 // handles added tokens and normalizers.
 #pragma once
 

@@ -2,6 +2,7 @@
 // The byte-level BPE tokenizer, which the loaders of all file formats construct.
 #pragma once
 
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -12,10 +13,29 @@
 #include "text/bpe/vocabulary.hpp"
 #include "text/normalizer/normalizer.hpp"
 #include "text/pretokenizer/pretokenizer.hpp"
-#include "text/text_encoder.hpp"
 #include "text/tokenizer.hpp"
 
 namespace lm::text {
+
+// The steps of Hugging Face tokenizers, in the same order: find added tokens in the raw text,
+// normalize the text between them, find added tokens in the normalized text, prepend a space,
+// encode by byte-level BPE, and add the ids of the template before and after the text.
+struct TextSteps {
+    AddedTokenMatcher raw;  // finds tokens in the raw text
+    Normalizer normalizer;
+    AddedTokenMatcher normalized;     // finds tokens in the normalized text
+    bool prefix_space = false;        // BPE gets each text with a space in front
+    std::vector<i32> prefix, suffix;  // ids before and after every text
+
+    bool is_trivial() const {  // true if BPE gets the text unchanged
+        return raw.empty() && normalizer.empty() && normalized.empty() && !prefix_space &&
+               prefix.empty() && suffix.empty();
+    }
+};
+
+// Returns an encoder that applies `steps`, and encodes the text between added tokens with `plain`.
+// `steps` must outlive the encoder.
+std::unique_ptr<Encoder> make_text_encoder(const TextSteps& steps, std::unique_ptr<Encoder> plain);
 
 struct BpeTokenizerParts {
     std::string type;

@@ -9,8 +9,6 @@
 #include "base/error.hpp"
 #include "base/log.hpp"
 #include "io/file.hpp"
-#include "text/bpe/byte_map.hpp"
-#include "text/bpe_encoder.hpp"
 #include "text/bpe_tokenizer.hpp"
 
 namespace lm::text {

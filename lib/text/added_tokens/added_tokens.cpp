@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "text/added_tokens/added_tokens.hpp"
 
-#include <algorithm>
 #include <cstring>
 
 #include "base/utf8.hpp"

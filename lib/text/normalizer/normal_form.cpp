@@ -8,7 +8,6 @@
 #include <span>
 #include <vector>
 
-#include "base/error.hpp"
 #include "base/utf8.hpp"
 #include "text/unicode/char_classes.hpp"
 

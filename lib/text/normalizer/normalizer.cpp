@@ -7,7 +7,6 @@
 
 #include "base/error.hpp"
 #include "base/utf8.hpp"
-#include "text/normalizer/normal_form.hpp"
 #include "text/unicode/char_classes.hpp"
 
 namespace lm::text {

@@ -6,7 +6,6 @@
 
 #include <algorithm>
 
-#include "io/json.hpp"
 #include "text/pretokenizer/patterns.hpp"
 #include "text/tokenizer_json/component.hpp"
 

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "text/bpe/merges/bpe_model.hpp"
 
-#include <algorithm>
 #include <utility>
 
 #include "base/error.hpp"

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Maps pairs of tokens to the ranks of their merges by perfect hashing (perfect_hash.hpp). A
-// look-up reads one pilot and one slot, and never probes further. Nearly all pairs of a text have
-// no merge; their look-up takes no longer than the look-up of a pair with a merge.
+// Maps pairs of tokens to the ranks of their merges by perfect hashing. A look-up reads
+// one pilot and one slot, and never probes further. Nearly all pairs of a text have no merge; their
+// look-up takes no longer than the look-up of a pair with a merge.
 #pragma once
 
 #include <algorithm>
@@ -73,8 +73,8 @@ class PairTable {
 // PairTable for ids and ranks of 16 bits. A slot has four bytes, so the merges of GPT-2 take a
 // quarter of a megabyte. The hash is a bijection of the 32 bits of a pair. A slot holds the rank
 // and only the upper half of the hash (quotienting, Knuth, TAOCP 3, section 6.4, exercise 13). This
-// half selects the bucket, the bucket selects the pilot (perfect_hash.hpp), and pilot and index of
-// the slot give the lower half. So equal upper halves mean equal pairs.
+// half selects the bucket, the bucket selects the pilot, and pilot and index of the slot give the
+// lower half. So equal upper halves mean equal pairs.
 class NarrowPairTable {
   public:
     static constexpr size_t n_slots = size_t{1} << 16;

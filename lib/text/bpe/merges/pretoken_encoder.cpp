@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <functional>
 #include <string>
-#include <utility>
 
 namespace lm::text {
 namespace {

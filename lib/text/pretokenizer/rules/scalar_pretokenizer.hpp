@@ -24,7 +24,7 @@ enum class PretokenizerRule {
     o200k,      // see pretoken_rules.hpp
     tekken,
     qwen3_5,  // like qwen2, but marks count as letters
-    // See staged.hpp.
+    // Sequences of stages.
     deepseek_v3,
     deepseek_coder,
     falcon,

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // GPT-2's pre-tokenizer on blocks of 64 bytes. Classifies all bytes (char_masks.hpp) and computes
-// the starts of all pre-tokens by bit operations (gpt2_starts.hpp). For valid UTF-8 it cuts exactly
+// the starts of all pre-tokens by bit operations. For valid UTF-8 it cuts exactly
 // where gpt2_pretoken_end() cuts.
 #pragma once
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Implements the rules llama3, qwen2 and bloom at several times the speed of pretoken_rules.hpp.
-// Cuts blocks of ASCII by ascii_blocks.hpp. Cuts other text by the functions of pretoken_rules.hpp,
+// Cuts blocks of ASCII by bit operations. Cuts other text by the functions of pretoken_rules.hpp,
 // with a reader that skips runs of a class by bit masks (char_masks.hpp).
 #pragma once
 
