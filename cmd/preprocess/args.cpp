@@ -7,6 +7,7 @@
 #include "base/utf8.hpp"
 #include "config/tokenizer_flags.hpp"
 #include "io/output_place.hpp"
+#include "preprocess/bad_lines.hpp"
 
 namespace lm::preprocess {
 namespace {
@@ -75,7 +76,7 @@ void declare(cli::Options& options, Args& args) {
     options.flag("--keep-empty", &args.build.keep_empty,
                  "give documents without tokens an entry in the document index, as Megatron-LM "
                  "does since version 23.06");
-    options.choice("--on-bad-line", &args.build.on_bad_line, {"fail", "skip", "replace"},
+    options.choice("--on-bad-line", &args.build.on_bad_line, names_in(on_bad_lines),
                    "action for a line that cannot be used; replace writes U+FFFD for invalid "
                    "characters, and fails for any other fault");
     options.flag("--force", &args.build.force, "replace existing outputs");

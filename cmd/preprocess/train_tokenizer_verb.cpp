@@ -94,7 +94,7 @@ TrainingOptions training_options(const TrainArgs& args) {
     using Kind = text::NormalizerStep::Kind;
     TrainingOptions options = args.training;
     options.vocab_size = *args.vocab_size;
-    options.corpus.on_bad_line = parse_on_bad_line(args.on_bad_line);
+    options.corpus.on_bad_line = value_in(on_bad_lines, args.on_bad_line).value();
     if (args.limit) options.corpus.limit_bytes = args.limit->value;
     options.design.rule =
         std::ranges::find(pretokenizers, args.pretokenizer, &NamedRule::name)->rule;
@@ -186,7 +186,7 @@ void declare_train_tokenizer(cli::Options& options) {
                "write vocab.json, merges.txt, tokenizer.json and tokenizer_config.json to DIR");
     verb.flag("--force", &args->force, "replace an existing directory");
     verb.values_added("--json-keys", &corpus.keys, "KEY", "the members that hold text");
-    verb.choice("--on-bad-line", &args->on_bad_line, {"fail", "skip", "replace"},
+    verb.choice("--on-bad-line", &args->on_bad_line, names_in(on_bad_lines),
                 "action for a line that cannot be used; replace writes U+FFFD for invalid "
                 "characters, and fails for any other fault");
     verb.group("Tokenizer");

@@ -51,12 +51,6 @@ std::string remedy(i64 line, const data::LineError& error, OnBadLine rule) {
 
 }  // namespace
 
-OnBadLine parse_on_bad_line(const std::string& name) {
-    return name == "skip"      ? OnBadLine::skip
-           : name == "replace" ? OnBadLine::replace
-                               : OnBadLine::fail;
-}
-
 data::InvalidText invalid_text_of(OnBadLine rule) {
     return rule == OnBadLine::replace ? data::InvalidText::replace : data::InvalidText::refuse;
 }

@@ -4,17 +4,20 @@
 // character is replaced by U+FFFD; a line with any other fault ends the run.
 #pragma once
 
+#include <array>
 #include <atomic>
 #include <string>
 #include <vector>
 
+#include "base/named.hpp"
 #include "data/jsonl/line_parser.hpp"
 
 namespace lm::preprocess {
 
 enum class OnBadLine { fail, skip, replace };
-// Returns the rule with this name. `name` is a value of --on-bad-line.
-OnBadLine parse_on_bad_line(const std::string& name);
+inline constexpr std::array on_bad_lines{Named{OnBadLine::fail, "fail"},
+                                         Named{OnBadLine::skip, "skip"},
+                                         Named{OnBadLine::replace, "replace"}};
 // Returns how the line parser must handle invalid text under `rule`.
 data::InvalidText invalid_text_of(OnBadLine rule);
 

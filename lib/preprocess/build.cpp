@@ -7,7 +7,6 @@
 #include "base/log.hpp"
 #include "data/indexed/indexed_dataset.hpp"
 #include "io/atomic.hpp"
-#include "io/file.hpp"
 #include "io/json.hpp"
 
 namespace lm::preprocess {

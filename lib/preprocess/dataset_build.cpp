@@ -3,26 +3,174 @@
 
 #include <algorithm>
 #include <atomic>
+#include <functional>
 #include <memory>
 #include <mutex>
-#include <optional>
 
 #include "base/error.hpp"
 #include "base/log.hpp"
 #include "base/threads.hpp"
 #include "base/version.hpp"
+#include "data/indexed/dataset_assembly.hpp"
 #include "data/indexed/dataset_metadata.hpp"
+#include "data/indexed/indexed_dataset.hpp"
+#include "data/jsonl/line_chunks.hpp"
+#include "io/checked.hpp"
 #include "io/json.hpp"
 #include "io/stream.hpp"
-#include "preprocess/build.hpp"
-#include "preprocess/encode_part.hpp"
+#include "preprocess/bad_lines.hpp"
+#include "preprocess/chunk_encoder.hpp"
+#include "preprocess/chunk_pipeline.hpp"
 #include "preprocess/input_plan.hpp"
-#include "preprocess/output_assembly.hpp"
+#include "preprocess/memory_budget.hpp"
+#include "preprocess/part_journal.hpp"
+#include "preprocess/part_writer.hpp"
 #include "preprocess/run_description.hpp"
 #include "preprocess/work_directory.hpp"
+#include "text/tokenizer.hpp"
 
 namespace lm::preprocess {
 namespace {
+
+struct AssemblyTask {
+    const WorkDirectory& work;
+    const InputPlan& plan;
+    data::TokenType type;
+    int n_threads;
+    // The common content of all metadata files; counts and digests are filled in for each output.
+    data::DatasetMetadata metadata;
+};
+
+constexpr i64 max_threads = 8;  // more threads do not make a file system faster
+
+using Outputs = std::vector<data::DatasetAssembly>;          // [keys]
+using BlockDigests = std::vector<std::vector<std::string>>;  // [keys][blocks]
+
+Outputs make_outputs(const AssemblyTask& task, const std::vector<PartRecord>& records) {
+    Outputs outputs;
+    for (size_t k = 0; k < task.work.n_keys(); ++k) {
+        std::vector<data::PartState> parts;
+        for (const PartRecord& record : records) parts.push_back(record.keys[k]);
+        outputs.emplace_back(std::move(parts), task.type, task.work.assembled(k, ".bin"),
+                             task.work.assembled(k, ".idx"));
+    }
+    return outputs;
+}
+
+// Copies the parts to their places. If there is only one part, renames its .bin instead.
+void place_parts(const AssemblyTask& task, Outputs& outputs, ThreadPool& pool) {
+    const bool is_single = task.plan.n_parts == 1;
+    for (size_t k = 0; k < outputs.size(); ++k) {
+        pool.run(task.plan.n_parts, [&](i64 part, int) {
+            const std::string stem = task.work.part_stem(part, k);
+            outputs[k].place(part, stem, !is_single);
+            if (is_single)
+                io::checked::rename(data::DatasetPart::bin_of(stem),
+                                    task.work.assembled(k, ".bin"));
+        });
+    }
+}
+
+BlockDigests digest_blocks(const Outputs& outputs, ThreadPool& pool) {
+    BlockDigests digests;
+    for (const data::DatasetAssembly& output : outputs) {
+        std::vector<std::string>& blocks =
+            digests.emplace_back(static_cast<size_t>(output.n_blocks()));
+        pool.run(output.n_blocks(), [&](i64 block, int) {
+            blocks[static_cast<size_t>(block)] = output.block_digest(block);
+        });
+    }
+    return digests;
+}
+
+void write_metadata(const AssemblyTask& task, const Outputs& outputs, const BlockDigests& digests) {
+    for (size_t k = 0; k < outputs.size(); ++k) {
+        data::DatasetMetadata metadata = task.metadata;
+        outputs[k].fill_in(metadata, digests[k]);
+        io::write_file(task.work.assembled(k, ".json"), metadata.to_json(), io::Overwrite::yes);
+    }
+    io::write_file(task.work.file("complete"), "", io::Overwrite::yes);
+}
+
+// Writes key-K.bin, .idx and .json for each key, and then `complete`. `records` has the record of
+// each part, in order.
+void assemble_outputs(const AssemblyTask& task, const std::vector<PartRecord>& records) {
+    Outputs outputs = make_outputs(task, records);
+    ThreadPool pool(static_cast<int>(std::min<i64>(task.n_threads, max_threads)));
+    place_parts(task, outputs, pool);
+    write_metadata(task, outputs, digest_blocks(outputs, pool));
+}
+
+// If there is only one part, the assembly renames its .bin. If an earlier run was killed after this
+// rename, restores the name of the part. Does nothing when there are several parts.
+void restore_part_bin(const WorkDirectory& work, const InputPlan& plan, i64 part) {
+    if (plan.n_parts > 1) return;
+    for (size_t k = 0; k < work.n_keys(); ++k) {
+        const std::string bin = data::DatasetPart::bin_of(work.part_stem(part, k));
+        if (!io::exists(bin) && io::exists(work.assembled(k, ".bin")))
+            io::checked::rename(work.assembled(k, ".bin"), bin);
+    }
+}
+
+// The arguments of encode_part(). The references are to objects that all parts share.
+struct PartTask {
+    const std::vector<data::InputFile>& inputs;
+    std::vector<data::InputPiece> pieces;  // pieces of the inputs, in order
+    const EncodeRules& rules;
+    const text::Tokenizer& tokenizer;
+    int n_workers;
+    i64 decoding_memory;  // bytes for decompression (io::open_stream)
+    MemoryBudget& budget;
+    BadLineWarnings& warnings;
+    BuildObserver& observer;
+    // A function that the encoding calls several times per second. It throws when another part has
+    // failed.
+    std::function<void()> check_others;
+};
+
+constexpr i64 chunk_bytes = i64{1} << 20;
+
+// Encodes the part from the position at which `writer` has resumed. When the observer requests a
+// stop, brings the journal up to date and throws Stopped.
+void encode_part(PartWriter& writer, const PartTask& task) {
+    if (writer.record().finished) return;
+    const auto check = [&] {
+        if (task.observer.stop_requested()) {
+            writer.save();
+            throw Stopped();
+        }
+        task.check_others();
+    };
+    data::ChunkReader reader(task.inputs, task.pieces, chunk_bytes, writer.record().next,
+                             task.n_workers);
+    reader.limit_decoding(task.decoding_memory);
+    BadLineReporter bad_lines(task.rules.on_bad_line, task.warnings);
+    try {
+        ChunkPipeline pipeline(reader, task.rules, task.tokenizer, task.budget, task.n_workers);
+        pipeline.start();
+        i64 disk_bytes = 0;
+        while (const auto item = pipeline.next(check)) {
+            check();
+            const EncodedChunk& encoded = *item->chunk;
+            if (item->ahead) {
+                const size_t key = *item->ahead;
+                task.observer.advance(writer.append_ahead(encoded.keys[key], key), 0);
+                continue;
+            }
+            const data::LineChunk& chunk = encoded.chunk;
+            bad_lines.report(chunk, task.inputs[static_cast<size_t>(chunk.file)].path,
+                             writer.lines_before(chunk), encoded.bad);
+            task.observer.advance(writer.append(encoded), encoded.compressed_bytes - disk_bytes);
+            disk_bytes = encoded.compressed_bytes;
+        }
+    } catch (const data::BadLineError& bad_line) {
+        // If compressed data is corrupt, its text has a bad line long before the decoder reaches
+        // the checksum. fail() decodes the data up to the checksum and throws the actual error.
+        reader.fail(bad_line, check);
+    }
+    check();
+    writer.finish();
+}
 
 // The memory bound in lm-preprocess(1), minus the memory for chunks of ordinary lines.
 constexpr i64 long_lines_memory = i64{120} << 20;
@@ -53,8 +201,8 @@ class DatasetBuild {
             usage_error("--append-eod",
                         "this tokenizer has no end-of-document token: omit the flag");
         type_ = data::token_type_for(tokenizer_->vocab_size());
-        rules_ = {options_.keys, parse_on_bad_line(options_.on_bad_line), options_.append_eod,
-                  options_.keep_empty, type_ == data::TokenType::i32};
+        rules_ = {options_.keys, value_in(on_bad_lines, options_.on_bad_line).value(),
+                  options_.append_eod, options_.keep_empty, type_ == data::TokenType::i32};
         metadata_.tool = fmt::format("lm-preprocess {}", version());
         if (tokenizer_->eod()) metadata_.eod_id = *tokenizer_->eod();
         metadata_.appended_eod = options_.append_eod;

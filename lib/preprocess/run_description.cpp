@@ -8,7 +8,6 @@
 #include "base/log.hpp"
 #include "base/version.hpp"
 #include "io/file.hpp"
-#include "io/inputs.hpp"
 #include "io/json.hpp"
 
 namespace lm::preprocess {

@@ -2,7 +2,6 @@
 #include "data/indexed/dataset_metadata.hpp"
 
 #include "base/error.hpp"
-#include "io/json.hpp"
 
 namespace lm::data {
 namespace {

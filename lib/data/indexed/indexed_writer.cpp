@@ -6,7 +6,6 @@
 #include <vector>
 
 #include "base/error.hpp"
-#include "io/atomic.hpp"
 #include "io/checked.hpp"
 
 namespace lm::data {

@@ -36,9 +36,6 @@
 
 #include <simdjson.h>
 
-#include <algorithm>
-#include <cstring>
-
 #include "base/error.hpp"
 #include "base/utf8.hpp"
 #include "data/jsonl/plain_line.hpp"

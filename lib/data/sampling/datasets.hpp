@@ -12,7 +12,7 @@
 #include "base/named.hpp"
 #include "data/indexed/dataset_metadata.hpp"
 #include "data/sampling/data_paths.hpp"
-#include "data/sampling/index_cache.hpp"
+#include "data/sampling/megatron_index.hpp"
 #include "data/sampling/sample_source.hpp"
 #include "data/sampling/split.hpp"
 

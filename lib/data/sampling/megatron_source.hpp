@@ -10,7 +10,7 @@
 #include <string>
 #include <utility>
 
-#include "data/sampling/index_cache.hpp"
+#include "data/sampling/megatron_index.hpp"
 #include "data/sampling/sample_source.hpp"
 
 namespace lm::data {
