@@ -116,7 +116,7 @@ void print_json(const Prompt& prompt, const eval::Generated& result, bool texts)
     if (texts) object["text"] = result.text;
     object["prompt_tokens"] = prompt.request.prompt.size();
     object["ids"] = result.ids;
-    object["finish"] = name_of(result.finish);
+    object["finish"] = name_in(eval::finishes, result.finish);
     cli::write_stdout(io::json_line(object));
     cli::flush_stdout();
 }

@@ -20,20 +20,6 @@ void check_prompt(const GenerateRequest& request, const spec::ModelConfig& model
     }
 }
 
-std::string_view name_of(Finish finish) {
-    switch (finish) {
-        case Finish::stop:
-            return "stop";
-        case Finish::end_of_document:
-            return "end_of_document";
-        case Finish::length:
-            return "length";
-        case Finish::context:
-            return "context";
-    }
-    return "?";
-}
-
 Generated generate(Engine& engine, const ModelTokenizer& tokenizer, const GenerateRequest& request,
                    const Sampling& sampling, const TextSink& sink) {
     std::vector<i32> prompt = request.prompt;

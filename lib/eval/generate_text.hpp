@@ -2,10 +2,12 @@
 // Continues a prompt token by token.
 #pragma once
 
+#include <array>
 #include <functional>
 #include <string>
 #include <vector>
 
+#include "base/named.hpp"
 #include "eval/engine.hpp"
 #include "eval/open_model.hpp"
 #include "eval/sampler.hpp"
@@ -24,7 +26,9 @@ struct GenerateRequest {
 // The reason why a text ended: a stop text, the end of document, the requested number of tokens, or
 // the end of the model's context.
 enum class Finish { stop, end_of_document, length, context };
-std::string_view name_of(Finish finish);
+inline constexpr std::array finishes{
+    Named{Finish::stop, "stop"}, Named{Finish::end_of_document, "end_of_document"},
+    Named{Finish::length, "length"}, Named{Finish::context, "context"}};
 
 struct Generated {
     std::vector<i32> ids;  // with the tokens of a stop text, without the end of document
