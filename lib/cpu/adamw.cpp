@@ -36,8 +36,7 @@ void update(const AdamW& a, const device::AdamWPart& part) {
 
 }  // namespace
 
-void reference::adamw(device::Context& context, const AdamW& a) {
-    (void)context;
+void reference::adamw(device::Context&, const AdamW& a) {
     if (a.weight && a.weight.dtype != a.master.dtype) no_such_type(a.weight.dtype);
     with_type(a.master.dtype, [&]<typename T>(T) {
         for (const device::AdamWPart& part : a.parts) update<T>(a, part);

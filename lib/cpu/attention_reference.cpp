@@ -144,13 +144,11 @@ void backward(const AttentionBackward& a) {
 
 namespace reference {
 
-void attention_forward(device::Context& context, const AttentionForward& a) {
-    (void)context;
+void attention_forward(device::Context&, const AttentionForward& a) {
     with_type(a.qkv.dtype, [&]<typename T>(T) { forward<T>(a); });
 }
 
-void attention_backward(device::Context& context, const AttentionBackward& a) {
-    (void)context;
+void attention_backward(device::Context&, const AttentionBackward& a) {
     with_type(a.qkv.dtype, [&]<typename T>(T) { backward<T>(a); });
 }
 

@@ -72,23 +72,19 @@ void loss(const CrossEntropyLoss& a) {
 
 namespace reference {
 
-void cross_entropy_stats(device::Context& context, const CrossEntropyStats& a) {
-    (void)context;
+void cross_entropy_stats(device::Context&, const CrossEntropyStats& a) {
     with_type(a.logits.dtype, [&]<typename T>(T) { stats_rows<T>(a, 0, a.logits[0]); });
 }
 
-void cross_entropy_rescale(device::Context& context, const CrossEntropyRescale& a) {
-    (void)context;
+void cross_entropy_rescale(device::Context&, const CrossEntropyRescale& a) {
     with_type(a.row_sum.dtype, [&]<typename T>(T) { rescale<T>(a); });
 }
 
-void cross_entropy_loss(device::Context& context, const CrossEntropyLoss& a) {
-    (void)context;
+void cross_entropy_loss(device::Context&, const CrossEntropyLoss& a) {
     with_type(a.losses.dtype, [&]<typename T>(T) { loss<T>(a); });
 }
 
-void cross_entropy_backward(device::Context& context, const CrossEntropyBackward& a) {
-    (void)context;
+void cross_entropy_backward(device::Context&, const CrossEntropyBackward& a) {
     with_type(a.logits.dtype, [&]<typename T>(T) { backward_rows<T>(a, 0, a.logits[0]); });
 }
 

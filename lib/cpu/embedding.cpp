@@ -54,13 +54,11 @@ void backward_columns(const EmbeddingBackward& a, const Add& add) {
 
 namespace reference {
 
-void embedding_forward(device::Context& context, const EmbeddingForward& a) {
-    (void)context;
+void embedding_forward(device::Context&, const EmbeddingForward& a) {
     with_type(a.out.dtype, [&]<typename T>(T) { forward_rows<T>(a, 0, a.tokens[0]); });
 }
 
-void embedding_backward(device::Context& context, const EmbeddingBackward& a) {
-    (void)context;
+void embedding_backward(device::Context&, const EmbeddingBackward& a) {
     with_type(a.dout.dtype, [&]<typename T>(T) {
         const i64 width = a.dtable[1];
         backward_columns<T>(a, [&](T* rows, i64 row, i64 n) {

@@ -65,41 +65,35 @@ u64 sum_of_hashes(const Fingerprint& a, i64 begin, i64 end) {
 
 namespace reference {
 
-void fingerprint(device::Context& context, const Fingerprint& a) {
-    (void)context;
+void fingerprint(device::Context&, const Fingerprint& a) {
     *static_cast<u64*>(a.out.data) += sum_of_hashes(a, 0, a.x.numel());
 }
 
-void sum_squares(device::Context& context, const SumSquares& a) {
-    (void)context;
+void sum_squares(device::Context&, const SumSquares& a) {
     with_type(a.x.dtype, [&]<typename T>(T) {
         put_sum(a.out, square_sum(a.x.as<T>(), a.x.numel()), a.accumulate);
     });
 }
 
-void weighted_sum(device::Context& context, const WeightedSum& a) {
-    (void)context;
+void weighted_sum(device::Context&, const WeightedSum& a) {
     with_type(a.x.dtype, [&]<typename T>(T) {
         put_sum(a.out, dot(a.x.as<T>(), a.weight.as<T>(), a.x.numel()), a.accumulate);
     });
 }
 
-void count_zeros(device::Context& context, const CountZeros& a) {
-    (void)context;
+void count_zeros(device::Context&, const CountZeros& a) {
     with_type(a.x.dtype, [&]<typename T>(T) {
         const auto zeros = std::ranges::count(a.x.span<T>(), T{0});
         put_sum(a.out, static_cast<double>(zeros), a.accumulate);
     });
 }
 
-void fill(device::Context& context, const Fill& a) {
-    (void)context;
+void fill(device::Context&, const Fill& a) {
     with_type(a.x.dtype,
               [&]<typename T>(T) { std::ranges::fill(a.x.span<T>(), static_cast<T>(a.value)); });
 }
 
-void cast(device::Context& context, const Cast& a) {
-    (void)context;
+void cast(device::Context&, const Cast& a) {
     with_type(a.x.dtype, [&]<typename T>(T) {
         with_type(a.y.dtype, [&]<typename U>(U) {
             std::ranges::transform(a.x.span<T>(), a.y.as<U>(),
@@ -108,8 +102,7 @@ void cast(device::Context& context, const Cast& a) {
     });
 }
 
-void scale(device::Context& context, const Scale& a) {
-    (void)context;
+void scale(device::Context&, const Scale& a) {
     with_type(a.x.dtype, [&]<typename T>(T) {
         for (T& value : a.x.span<T>()) value = static_cast<T>(value * a.factor);
     });

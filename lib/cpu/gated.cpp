@@ -29,8 +29,7 @@ void backward_row(Activation gate, const T* x, const T* up, const T* dy, T* dx, 
 
 namespace reference {
 
-void gated_forward(device::Context& context, const GatedForward& a) {
-    (void)context;
+void gated_forward(device::Context&, const GatedForward& a) {
     const i64 width = a.y[1];
     with_type(a.y.dtype, [&]<typename T>(T) {
         for (i64 n = 0; n < a.y[0]; ++n) {
@@ -40,8 +39,7 @@ void gated_forward(device::Context& context, const GatedForward& a) {
     });
 }
 
-void gated_backward(device::Context& context, const GatedBackward& a) {
-    (void)context;
+void gated_backward(device::Context&, const GatedBackward& a) {
     const i64 width = a.dy[1];
     with_type(a.dy.dtype, [&]<typename T>(T) {
         for (i64 n = 0; n < a.dy[0]; ++n) {

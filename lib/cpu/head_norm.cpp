@@ -102,13 +102,11 @@ void backward(const HeadNormBackward& a) {
 
 namespace reference {
 
-void head_norm_forward(device::Context& context, const HeadNormForward& a) {
-    (void)context;
+void head_norm_forward(device::Context&, const HeadNormForward& a) {
     with_type(a.x.dtype, [&]<typename T>(T) { forward<T>(a); });
 }
 
-void head_norm_backward(device::Context& context, const HeadNormBackward& a) {
-    (void)context;
+void head_norm_backward(device::Context&, const HeadNormBackward& a) {
     with_type(a.x.dtype, [&]<typename T>(T) { backward<T>(a); });
 }
 

@@ -92,23 +92,19 @@ void activate(const ActivationForward& a) {
 
 namespace reference {
 
-void activation_forward(device::Context& context, const ActivationForward& a) {
-    (void)context;
+void activation_forward(device::Context&, const ActivationForward& a) {
     with_type(a.x.dtype, [&]<typename T>(T) { activate<T>(a); });
 }
 
-void linear_forward(device::Context& context, const LinearForward& a) {
-    (void)context;
+void linear_forward(device::Context&, const LinearForward& a) {
     with_type(a.x.dtype, [&]<typename T>(T) { forward<T>(a); });
 }
 
-void linear_backward_input(device::Context& context, const LinearBackwardInput& a) {
-    (void)context;
+void linear_backward_input(device::Context&, const LinearBackwardInput& a) {
     with_type(a.dy.dtype, [&]<typename T>(T) { backward_input<T>(a); });
 }
 
-void linear_backward_weight(device::Context& context, const LinearBackwardWeight& a) {
-    (void)context;
+void linear_backward_weight(device::Context&, const LinearBackwardWeight& a) {
     with_type(a.dy.dtype, [&]<typename T>(T) { backward_weight<T>(a); });
 }
 

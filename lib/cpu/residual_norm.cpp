@@ -168,14 +168,12 @@ void backward_branch_bias(const ResidualNormBackward& a) {
 
 namespace reference {
 
-void residual_norm_forward(device::Context& context, const ResidualNormForward& a) {
-    (void)context;
+void residual_norm_forward(device::Context&, const ResidualNormForward& a) {
     const DType type = a.branch ? a.branch.dtype : a.residual.dtype;
     with_type(type, [&]<typename T>(T) { forward<T>(a); });
 }
 
-void residual_norm_backward(device::Context& context, const ResidualNormBackward& a) {
-    (void)context;
+void residual_norm_backward(device::Context&, const ResidualNormBackward& a) {
     with_type(a.dsum.dtype, [&]<typename T>(T) {
         if (a.dy) {
             backward_parameters<T>(a);  // before backward(), which may overwrite sum

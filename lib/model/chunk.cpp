@@ -219,19 +219,10 @@ View GptChunk::backward_final_norm(const Pass& pass, const MicroBatchActivations
             pass, {.dy = act.head.dx, .dstream = {}, .out = act.final_norm.stream, .dropout = {}},
             act.final_norm);
     }
-    if (part_.head) {
-        return final_norm_.backward(pass,
-                                    {.dy = act.head.dx,
-                                     .dstream = {},
-                                     .out = dresidual,
-                                     .dropout = dropout,
-                                     .branch_bias = bias_before(pass, part_.n_layers())},
-                                    act.final_norm);
-    }
-    // The gradient was received into the memory of the output.
+    // Without a head, the gradient was received into the memory of the output.
     return final_norm_.backward(pass,
-                                {.dy = {},
-                                 .dstream = act.final_norm.stream,
+                                {.dy = part_.head ? act.head.dx : View{},
+                                 .dstream = part_.head ? View{} : act.final_norm.stream,
                                  .out = dresidual,
                                  .dropout = dropout,
                                  .branch_bias = bias_before(pass, part_.n_layers())},

@@ -3,8 +3,6 @@
 
 #include <algorithm>
 
-#include "base/error.hpp"
-
 namespace lm::model {
 
 // A chunk of S rows of the micro-batch, and the memory that they use.

@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <optional>
 
 #include "plot/axis.hpp"
 #include "plot/decimate.hpp"

@@ -8,7 +8,6 @@
 #include <utility>
 #include <vector>
 
-#include "base/types.hpp"
 #include "base/utf8.hpp"
 
 namespace lm::plot {
