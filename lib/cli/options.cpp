@@ -4,6 +4,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <set>
 #include <span>
 
 #include "base/nearest_name.hpp"
@@ -23,7 +24,8 @@ struct Options::Impl {
     std::vector<std::string> examples;
     std::string group = "Options";
     std::vector<Option> table;
-    std::vector<Apply> apply;  // one for each entry of the table
+    std::set<std::string, std::less<>> names;  // of all entries of the table
+    std::vector<Apply> apply;                  // one for each entry of the table
     std::vector<std::pair<Exit, std::string>> exit_codes;
     std::vector<std::unique_ptr<Verb>> verbs;
     std::vector<std::string> verb_names;
@@ -118,10 +120,7 @@ void Options::Impl::add(Option option, Apply apply_values) {
         const bool dashes = name.starts_with('-');
         LM_CHECK(dashes != option.positional, "expected {}, got '{}'",
                  option.positional ? "an operand without dashes" : "an option with dashes", name);
-        for (const Option& other : table) {
-            LM_CHECK(std::ranges::find(other.names, name) == other.names.end(),
-                     "option {} is declared twice", name);
-        }
+        LM_CHECK(names.insert(name).second, "option {} is declared twice", name);
     }
     table.push_back(std::move(option));
     apply.push_back(std::move(apply_values));
@@ -382,6 +381,9 @@ void Options::exits_with(Exit code, std::string meaning) {
 
 const std::vector<Option>& Options::table() const {
     return impl_->table;
+}
+bool Options::declares(std::string_view name) const {
+    return impl_->names.contains(name);
 }
 const std::string& Options::program() const {
     return impl_->program;

@@ -157,7 +157,8 @@ class Options {
     // Returns the declared options. The built-in options (--help, --help-all and --version) are not
     // among them.
     const std::vector<Option>& table() const;
-    const std::string& program() const;  // "lm-ckpt", or "lm-ckpt ls" for a verb
+    bool declares(std::string_view name) const;  // true for each name of each option of table()
+    const std::string& program() const;          // "lm-ckpt", or "lm-ckpt ls" for a verb
     const std::string& summary() const;
     const std::vector<std::string>& examples() const;
     std::vector<const Options*> verbs() const;

@@ -385,12 +385,6 @@ std::vector<std::string_view> split(std::string_view text, char at) {
     return parts;
 }
 
-bool is_declared(const cli::Options& options, std::string_view name) {
-    return std::ranges::any_of(options.table(), [name](const cli::Option& option) {
-        return std::ranges::find(option.names, name) != option.names.end();
-    });
-}
-
 // Calls declare(names, n_values, text, neutral_value) for each flag of the families that is not
 // declared in `options` yet.
 template <typename Families, typename Declare>
@@ -406,7 +400,7 @@ void add_families(const cli::Options& options, const Families& families, const D
                     if (n_values == 1) neutral = name.substr(equals + 1);
                 }
                 name = name.substr(0, equals);
-                if (is_declared(options, name)) continue;
+                if (options.declares(name)) continue;
                 names += (names.empty() ? "" : ",") + std::string(name);
             }
             if (!names.empty()) declare(names, n_values, family.text, neutral);
@@ -418,11 +412,11 @@ void add_families(const cli::Options& options, const Families& families, const D
 
 void add_megatron_flags(cli::Options& options, MegatronChoices& choices) {
     options.group("Other");
-    if (!is_declared(options, "--optimizer")) {
+    if (!options.declares("--optimizer")) {
         options.choice("--optimizer", &choices.optimizer, names_in(spec::optimizers),
                        "AdamW, the only optimizer");
     }
-    if (!is_declared(options, "--dataloader-type")) {
+    if (!options.declares("--dataloader-type")) {
         options.choice("--dataloader-type", &choices.dataloader, {"single"},
                        "each sample once per epoch in shuffled order, the only type");
     }
