@@ -4,6 +4,7 @@
 // of states are defined nowhere else.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <span>
 #include <string_view>
@@ -42,20 +43,23 @@ constexpr std::span<const OptimizerState> states_of(OptimizerKind optimizer) {
     return {};
 }
 
-// Returns whether all_states has the states of all optimizers, each once. Memory plans count by
-// all_states, and optimizer_of() of ckpt/format/kind.hpp recognizes an optimizer by its states: it
-// needs another rule for optimizers that share a state.
-constexpr bool each_state_has_one_optimizer() {
-    size_t n = 0;
+// Returns whether all_states has each state of each optimizer once, and no other.
+constexpr bool has_all_states_once() {
+    const auto holds = [](std::span<const OptimizerState> states, const OptimizerState& state) {
+        return std::ranges::count(states, state) == 1;
+    };
     for (const auto& optimizer : optimizers) {
         for (const OptimizerState& state : states_of(optimizer.value)) {
-            if (n == all_states.size() || !(all_states[n++] == state)) return false;
+            if (!holds(all_states, state)) return false;
         }
     }
-    return n == all_states.size();
+    return std::ranges::all_of(all_states, [&](const OptimizerState& state) {
+        return std::ranges::any_of(optimizers, [&](const auto& optimizer) {
+            return holds(states_of(optimizer.value), state);
+        });
+    });
 }
-static_assert(each_state_has_one_optimizer(),
-              "expected the states of all optimizers in all_states, in the order of optimizers");
+static_assert(has_all_states_once(), "expected the states of all optimizers in all_states");
 
 // Returns the states that the optimizer keeps for `tensor`, in the order in which a checkpoint has
 // them.

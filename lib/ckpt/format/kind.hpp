@@ -6,8 +6,10 @@
 #include <algorithm>
 #include <array>
 #include <compare>
+#include <iterator>
 #include <optional>
 #include <string_view>
+#include <vector>
 
 #include "spec/optimizer_state.hpp"
 
@@ -47,14 +49,22 @@ inline std::string_view name_of(SliceKind kind) {
     return kind.name();
 }
 
-// Returns the optimizer of whose states `source`, which has a function has(SliceKind), has at least
-// one: a step that lacks another one is damaged, and must not pass for a step with weights only.
-// Returns nullopt when it has the states of none.
+// Returns the first optimizer that has all optimizer states of `source`, which has a function
+// has(SliceKind). One state is enough: a step that lacks another one is damaged, and must not pass
+// for a step with weights only. Returns nullopt when `source` has no optimizer state.
 template <typename Source>
 std::optional<spec::OptimizerKind> optimizer_of(const Source& source) {
+    std::vector<spec::OptimizerState> found;
+    std::ranges::copy_if(spec::all_states, std::back_inserter(found),
+                         [&](const auto& state) { return source.has(state); });
+    if (found.empty()) return std::nullopt;
     for (const auto& [optimizer, name] : spec::optimizers) {
-        const auto in_source = [&](const spec::OptimizerState& state) { return source.has(state); };
-        if (std::ranges::any_of(spec::states_of(optimizer), in_source)) return optimizer;
+        const auto states = spec::states_of(optimizer);
+        if (std::ranges::all_of(found, [&](const auto& state) {
+                return std::ranges::find(states, state) != states.end();
+            })) {
+            return optimizer;
+        }
     }
     return std::nullopt;
 }
