@@ -6,7 +6,7 @@
 
 #include "cuda/device/cuda_device.hpp"
 #include "cuda/device/driver.hpp"
-#include "cuda/nccl/nccl_group.hpp"
+#include "cuda/nccl/nccl_join.hpp"
 #include "cuda/nccl/nccl_library.hpp"
 
 namespace lm::cuda {

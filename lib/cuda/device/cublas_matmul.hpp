@@ -7,9 +7,9 @@
 // algorithm, and one algorithm gives the same bits in every run on the same GPU model (cuBLAS
 // documentation, "Results reproducibility"). By default the algorithm is the first one of the
 // library's heuristics. The heuristics depend only on the shape, the alignment, the GPU model and
-// the library version, so a run and its resume choose the same algorithm. On request the
-// algorithm is the fastest one in measurements before the first step, and is stored for later runs
-// (device/tuned_choices.hpp).
+// the library version, so a run and its resume choose the same algorithm. On request (autotune.hpp)
+// the algorithm is the fastest one in measurements before the first step, and is stored for later
+// runs (device/tuned_choices.hpp).
 #pragma once
 
 #include <cublasLt.h>
@@ -125,7 +125,7 @@ class CublasMatmul {
         size_t workspace = 0;
     };
 
-    // The functions below are used by the autotuning.
+    // The functions below are used by autotune.cpp.
     // Returns true in the first call after tune(): the GPU may have been idle and needs a warm-up.
     bool is_first_since_tune() { return !std::exchange(tuning_started_, true); }
     // Returns a plan of the product with `epilogue` instead of product.epilogue, and without an

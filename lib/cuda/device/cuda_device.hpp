@@ -9,71 +9,20 @@
 
 #include <cuda_runtime.h>
 
-#include <array>
 #include <functional>
 #include <map>
 #include <memory>
 #include <string>
 #include <string_view>
 #include <utility>
-#include <vector>
 
-#include "base/types.hpp"
 #include "cost/cuda_scratch.hpp"
+#include "cuda/device/op_timer.hpp"
+#include "cuda/device/staging.hpp"
 #include "device/ops.hpp"
 #include "device/workspace_arena.hpp"
 
 namespace lm::cuda {
-
-// Copies between a GPU and pageable host memory through pinned staging buffers. A direct copy would
-// block the CPU and reach only a fraction of the bus bandwidth. Two buffers alternate: while the
-// GPU copies one buffer, the CPU fills or empties the other buffer.
-class Staging {
-  public:
-    // Allocates the buffers. Throws Error(failure) when the system cannot pin that much memory.
-    void open();
-    void close() noexcept;
-
-    // Copies in stream order. The memory at `host` may be reused on return.
-    cudaError_t to_device(void* target, const void* host, i64 bytes, cudaStream_t stream);
-    // Copies in stream order. Blocks until the bytes are at `host`.
-    cudaError_t to_host(void* host, const void* source, i64 bytes, cudaStream_t stream);
-
-  private:
-    static constexpr i64 buffer_bytes = i64{8} << 20;
-    struct PinnedBuffer {
-        std::byte* data = nullptr;
-        cudaEvent_t free = nullptr;  // recorded after the last copy that used the buffer
-    };
-    std::array<PinnedBuffer, 2> buffers_;
-    // For to_device(): bytes staged so far, each copy rounded up to 256. The next byte goes to
-    // buffer next_ / buffer_bytes % 2.
-    size_t next_ = 0;
-};
-
-// Measures the GPU time of operations in a stream by events before and after them. The CPU does not
-// wait for the events.
-class OpTimer {
-  public:
-    void close() noexcept;
-
-    cudaError_t begin(cudaStream_t stream);
-    // Ends the measurement that begin() started. collect() later adds the measured time to
-    // `seconds`.
-    cudaError_t end(cudaStream_t stream, double& seconds);
-    // Adds the time of each pending measurement to the `seconds` of its end(). Call it after the
-    // CPU has waited for the stream.
-    cudaError_t collect();
-
-  private:
-    struct Span {
-        cudaEvent_t begin = nullptr;
-        cudaEvent_t end = nullptr;
-        double* seconds = nullptr;
-    };
-    std::vector<Span> spans_;  // the first n_open_ are pending; the others can be reused
-    size_t n_open_ = 0;
-};
 
 class CublasMatmul;
 struct CudnnAttention;

@@ -33,7 +33,6 @@
 #include "comm/group.hpp"
 #include "comm/pending_operations.hpp"
 #include "cuda/nccl/nccl_world.hpp"
-#include "device/device.hpp"
 
 namespace lm::cuda {
 
@@ -87,11 +86,5 @@ class NcclGroup final : public comm::Group {
     comm::PendingOperations<Started> pending_;
     int exceptions_at_start_;
 };
-
-// Returns a group of the ranks of `host` that carries device memory by NCCL and host memory by
-// `host`. The group owns `host`. Throws Error(usage) when two ranks have the same GPU, and
-// Error(failure) when NCCL cannot be opened. Collective over `host`.
-std::unique_ptr<comm::Group> join_nccl(device::Device& device, std::unique_ptr<comm::Group> host,
-                                       double timeout_s);
 
 }  // namespace lm::cuda

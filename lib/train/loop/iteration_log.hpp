@@ -6,7 +6,7 @@
 #include "train/log/benchmark_report.hpp"
 #include "train/log/pace.hpp"
 #include "train/log/straggler.hpp"
-#include "train/loop/loop.hpp"
+#include "train/loop/loop_parts.hpp"
 
 namespace lm::train {
 

@@ -4,7 +4,7 @@
 
 #include <optional>
 
-#include "train/loop/loop.hpp"
+#include "train/loop/loop_parts.hpp"
 #include "train/loop/loop_rules.hpp"
 #include "train/resume/resume.hpp"
 #include "train/save/saver.hpp"

@@ -3,7 +3,7 @@
 // the batch job. Makes the state of the loop equal on all ranks, so that all make equal decisions.
 #pragma once
 
-#include "train/loop/loop.hpp"
+#include "train/loop/loop_parts.hpp"
 #include "train/loop/loop_rules.hpp"
 #include "train/loop/phase_estimates.hpp"
 #include "train/loop/step_stop.hpp"
