@@ -79,7 +79,7 @@ fail() {
 }
 
 if [ -z "$bin" ]; then
-    part "Building the tools (15 to 25 minutes on two cores, only once)"
+    part "Building the tools (7 to 10 minutes on two cores, only once)"
     cd "$root"
     tools/install-deps
     mkdir -p build

@@ -9,7 +9,7 @@ function(lm_host_options)
     target_compile_options(lm_options INTERFACE "$<$<COMPILE_LANGUAGE:C,CXX>:${ARGN}>")
 endfunction()
 lm_host_options(-Wall -Wextra -Wnon-virtual-dtor)
-# A switch over an enum has no default, so that a new enumerator is an error at each place that must treat it.
+# A switch over an enum of ours has no default, so that a new enumerator is an error at each place that must treat it.
 lm_host_options(-Werror=switch)
 # A function is declared in a header or local to its file.
 lm_host_options(-Wmissing-declarations)
