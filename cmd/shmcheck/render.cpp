@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include "base/printable.hpp"
 #include "base/units.hpp"
 #include "cli/terminal.hpp"
 #include "cluster/limits.hpp"
