@@ -4,6 +4,7 @@
 #include <cmath>
 #include <limits>
 
+#include "io/block_file.hpp"
 #include "support.hpp"
 #include "support/catch.hpp"
 
@@ -102,4 +103,20 @@ TEST_CASE("shares of any number of ranks verify every byte once") {
         test::write(file, bytes);
         check("weights-00002.safetensors");
     }
+}
+
+TEST_CASE("the verification of a share stops when progress returns false") {
+    const test::ScratchDirectory scratch;
+    const std::string step =
+        test::save_grid(scratch.path(), test::small_model(), {.tp = 2, .pp = 2}, 7, 1);
+    const std::string manifest = test::read(step + "/manifest.json");
+    int n_calls = 0;
+    const Verification stopped = verify_share(step, {0, 1}, manifest, [&](i64) {
+        ++n_calls;
+        return false;
+    });
+    CHECK(n_calls >= 1);
+    CHECK(n_calls <= io::blocks_in_flight);  // the blocks that other threads were reading
+    CHECK(stopped.problems.empty());
+    CHECK(stopped.n_bytes < verify(step, nullptr).n_bytes);
 }

@@ -2,6 +2,7 @@
 #include "ckpt/verbs/verify.hpp"
 
 #include <algorithm>
+#include <atomic>
 #include <map>
 #include <mutex>
 #include <set>
@@ -58,8 +59,9 @@ Problem problem_from(const Error& error) {
 
 class Verifier {
   public:
+    // `progress`: see verify_share().
     Verifier(const Checkpoint& checkpoint, Verification& result,
-             const std::function<void(i64)>& progress)
+             const std::function<bool(i64)>& progress)
         : checkpoint_(checkpoint), result_(result), progress_(progress) {}
 
     void run() {
@@ -183,13 +185,15 @@ class Verifier {
     void check_data(const std::vector<UnitOf>& units) {
         std::vector<UnitResult> results(units.size());
         std::mutex mutex;
+        std::atomic<bool> stopped{false};
         io::for_each_block(static_cast<i64>(units.size()), io::blocks_in_flight,
                            [&](i64 at, io::AlignedBlock& block) {
+                               if (stopped) return;
                                const auto& [file, unit] = units[static_cast<size_t>(at)];
                                check_unit(*file, unit, block, results[static_cast<size_t>(at)]);
                                const std::lock_guard lock(mutex);
                                result_.n_bytes += unit.end - unit.begin;
-                               if (progress_) progress_(result_.n_bytes);
+                               if (progress_ && !progress_(result_.n_bytes)) stopped = true;
                            });
         for (size_t at = 0; at < units.size(); ++at) {
             for (Problem& found : results[at].problems) problem(std::move(found));
@@ -251,7 +255,7 @@ class Verifier {
     std::map<const Slice*, i64> non_finite_;
     const Checkpoint& checkpoint_;
     Verification& result_;
-    const std::function<void(i64)>& progress_;
+    const std::function<bool(i64)>& progress_;
 };
 
 }  // namespace
@@ -269,10 +273,14 @@ std::string Problem::line() const {
 }
 
 Verification verify(const std::string& step_path, const std::function<void(i64)>& progress) {
+    const std::function<bool(i64)> continuing = [&progress](i64 n_bytes) {
+        if (progress) progress(n_bytes);
+        return true;
+    };
     Verification result;
     try {
         const auto checkpoint = Checkpoint::open(step_path);
-        Verifier(checkpoint, result, progress).run();
+        Verifier(checkpoint, result, continuing).run();
     } catch (const DamageError& error) {
         result.problems.push_back(problem_from(error));
     }
@@ -280,7 +288,7 @@ Verification verify(const std::string& step_path, const std::function<void(i64)>
 }
 
 Verification verify_share(const std::string& step_path, const Share& share,
-                          std::string_view manifest, const std::function<void(i64)>& progress) {
+                          std::string_view manifest, const std::function<bool(i64)>& progress) {
     Verification result;
     try {
         const i64 n_parts = std::ssize(parse_manifest(manifest, step_path).index);

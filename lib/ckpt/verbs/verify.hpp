@@ -37,8 +37,9 @@ Verification verify(const std::string& step_path, const std::function<void(i64)>
 // checks the digests of index parts, headers and data, and that numbers are finite. All shares
 // together verify every byte once. Each rank reads one index part, or several if there are more
 // parts than ranks. `manifest`: the text of the manifest, which another rank has read. Reports and
-// throws errors as verify() does.
+// throws errors as verify() does. `progress` returns whether to continue; after false, the result
+// is incomplete.
 Verification verify_share(const std::string& step_path, const Share& share,
-                          std::string_view manifest, const std::function<void(i64)>& progress);
+                          std::string_view manifest, const std::function<bool(i64)>& progress);
 
 }  // namespace lm::ckpt

@@ -92,17 +92,11 @@ std::string Retention::manifest_to_verify(i64 step) const {
 }
 
 void Retention::verify_own_share(i64 step, const std::string& manifest) {
-    struct Stopped {};
-    try {
-        const ckpt::Verification result =
-            ckpt::verify_share(generation_.directory + "/" + ckpt::step_name(step),
-                               {world_.rank(), world_.size()}, manifest, [&](i64) {
-                                   if (stopped_) throw Stopped();
-                               });
-        if (!result.problems.empty()) throw Error(Exit::failure, result.problems.front().line());
-    } catch (const Stopped&) {
-        return;  // the destructor has stopped the verification
-    }
+    const ckpt::Verification result = ckpt::verify_share(
+        generation_.directory + "/" + ckpt::step_name(step), {world_.rank(), world_.size()},
+        manifest, [this](i64) { return !stopped_; });
+    if (stopped_) return;  // by the destructor
+    if (!result.problems.empty()) throw Error(Exit::failure, result.problems.front().line());
 }
 
 // Waits until all ranks have verified their shares. If no rank has found a problem, starts to
