@@ -94,9 +94,15 @@ double tolerance(DType dtype) {
             return 0.1;
         case DType::fp16:
             return 0.01;
-        default:
-            return 2e-4;
+        case DType::fp32:
+        case DType::fp64:
+        case DType::uint8:
+        case DType::uint16:
+        case DType::int32:
+        case DType::int64:
+            break;
     }
+    return 2e-4;
 }
 
 // Returns the perplexity of tokens 1, 2, ... under the logits [T, vocabulary].

@@ -64,9 +64,12 @@ std::string commands_of(const Options& options, const std::string& program,
             return text + begin + " -f -a " + fish_quoted(cli::steps) + "\n";
         case CompletedValue::pairs:
             return text + begin + " -f -a " + fish_quoted(cli::pairs) + "\n";
-        default:
-            return text;
+        case none:
+        case words:
+        case files:
+            break;
     }
+    return text;
 }
 
 }  // namespace

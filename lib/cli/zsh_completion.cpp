@@ -56,9 +56,12 @@ std::string specifications(const Options& options) {
             return text + " \\\n        '1:directory:_files -/' '2:step:_lm_steps'";
         case pairs:
             return text + " \\\n        '*:prefix:_lm_pairs'";
-        default:
-            return text + " \\\n        '*:file:_files'";
+        case none:
+        case words:
+        case files:
+            break;
     }
+    return text + " \\\n        '*:file:_files'";
 }
 
 constexpr const char* helpers = R"(

@@ -89,8 +89,15 @@ void draw_dot(Svg& svg, const ScatterKind& kind, Point at) {
             svg.dot("dot", at, best_radius, kind.color);
             svg.ring("best", at, best_radius + 2.2, {ink, 1.1});
             break;
-        default:
+        case Symbol::dot:
+        case Symbol::none:
+        case Symbol::box:
+        case Symbol::line:
+        case Symbol::dashes:
+        case Symbol::mark:
+        case Symbol::tick:
             svg.dot("dot", at, radius, kind.color);
+            break;
     }
 }
 

@@ -108,9 +108,13 @@ class ReferencePretokenizer {
                 return cased(at, false, 1);
             case text::PretokenizerRule::bloom:
                 return bloom(at);
-            default:
-                return chars_.size();
+            case text::PretokenizerRule::none:
+            case text::PretokenizerRule::deepseek_v3:
+            case text::PretokenizerRule::deepseek_coder:
+            case text::PretokenizerRule::falcon:
+                break;
         }
+        return chars_.size();
     }
     static bool blank(u32 c) { return c == ' '; }
     static text::CharKind kind(u32 c) { return text::kind_table()[c]; }

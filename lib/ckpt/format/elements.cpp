@@ -43,10 +43,14 @@ void convert_from(const std::byte* from, std::byte* to, DType to_type, i64 n) {
             return convert_each<From, BFloat16>(from, to, n);
         case DType::fp16:
             return convert_each<From, Float16>(from, to, n);
-        default:
-            LM_CHECK(false, "expected a conversion to fp32, bf16 or fp16, got {}",
-                     name_of(to_type));
+        case DType::uint8:
+        case DType::uint16:
+        case DType::int32:
+        case DType::int64:
+        case DType::fp64:
+            break;
     }
+    LM_CHECK(false, "expected a conversion to fp32, bf16 or fp16, got {}", name_of(to_type));
 }
 
 template <typename Word>
@@ -76,10 +80,14 @@ void convert_elements(const void* from, DType from_type, void* to, DType to_type
             return convert_from<BFloat16>(in, out, to_type, n);
         case DType::fp16:
             return convert_from<Float16>(in, out, to_type, n);
-        default:
-            LM_CHECK(false, "expected a conversion from fp32, bf16 or fp16, got {}",
-                     name_of(from_type));
+        case DType::uint8:
+        case DType::uint16:
+        case DType::int32:
+        case DType::int64:
+        case DType::fp64:
+            break;
     }
+    LM_CHECK(false, "expected a conversion from fp32, bf16 or fp16, got {}", name_of(from_type));
 }
 
 i64 count_non_finite(std::span<const std::byte> bytes, DType dtype) {
@@ -88,9 +96,16 @@ i64 count_non_finite(std::span<const std::byte> bytes, DType dtype) {
             return count_words<u32>(bytes, 0x7f800000U);
         case DType::bf16:
             return count_words<u16>(bytes, 0x7f80U);
-        default:
+        case DType::fp16:
             return count_words<u16>(bytes, 0x7c00U);
+        case DType::uint8:
+        case DType::uint16:
+        case DType::int32:
+        case DType::int64:
+        case DType::fp64:
+            break;
     }
+    bug(__FILE__, __LINE__, "expected fp32, bf16 or fp16, got {}", name_of(dtype));
 }
 
 }  // namespace lm::ckpt

@@ -75,9 +75,13 @@ MPI_Op MpiOps::of(DType dtype, Reduction reduction) const {
             return sum ? MPI_SUM : max_fp32_;
         case DType::fp64:
             return sum ? MPI_SUM : max_fp64_;
-        default:
-            return sum ? MPI_SUM : MPI_MAX;
+        case DType::uint8:
+        case DType::uint16:
+        case DType::int32:
+        case DType::int64:
+            break;
     }
+    return sum ? MPI_SUM : MPI_MAX;
 }
 
 }  // namespace lm::comm

@@ -370,8 +370,13 @@ void TcpHub::handle(Peer& peer, const Frame& frame, FrameBytes bytes) {
         case FrameKind::bye:
             peer.said_bye = true;
             return;
-        default:  // refused by is_acceptable()
-            return;
+        case FrameKind::hello:
+        case FrameKind::challenge:
+        case FrameKind::proof:
+        case FrameKind::welcome:
+        case FrameKind::result:
+        case FrameKind::host:
+            return;  // refused by is_acceptable()
     }
 }
 

@@ -91,10 +91,12 @@ std::string DeepspeedLayers::own_name(i64 layer, const std::string& name, bool g
         }
         case Role::norm:
             if (name == "weight" || name == "bias") return "final_norm." + name;
-            return megatron_outer_name(name);
-        default:
-            return megatron_outer_name(name);
+            break;
+        case Role::outer:
+        case Role::head:
+            break;
     }
+    return megatron_outer_name(name);
 }
 
 }  // namespace lm::convert

@@ -46,9 +46,11 @@ class DeepSpeedExporter : public MegatronExporter {
                 return 2 + n_layers;
             case MegatronSection::head:
                 return 3 + n_layers;
-            default:
-                return 1;
+            case MegatronSection::embedding:
+            case MegatronSection::tied_copy:
+                break;
         }
+        return 1;
     }
     static std::string layer_name(const MegatronTensor& tensor) {
         return tensor.section == MegatronSection::head ? "lm_head.weight" : tensor.name;

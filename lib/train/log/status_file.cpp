@@ -90,9 +90,15 @@ const char* state_of(Exit code) {
         case Exit::run_again:
         case Exit::do_not_run_again:
             return "stopped";
-        default:
-            return "failed";
+        case Exit::answer_is_no:
+        case Exit::usage:
+        case Exit::failure:
+        case Exit::self_stopped:
+        case Exit::bug:
+        case Exit::superseded:
+            break;
     }
+    return "failed";
 }
 
 StatusFile::StatusFile(StatusSettings settings, bool is_rank0)

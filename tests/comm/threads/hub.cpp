@@ -29,9 +29,13 @@ i64 parts_of(const Operation& operation, int size) {
         case OperationKind::reduce_scatter:
         case OperationKind::all_gather:
             return size;
-        default:
-            return 0;
+        case OperationKind::barrier:
+        case OperationKind::split:
+        case OperationKind::send:
+        case OperationKind::receive:
+            break;
     }
+    return 0;
 }
 
 void copy_bytes(void* to, const void* from, i64 bytes) {

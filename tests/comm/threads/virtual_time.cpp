@@ -20,9 +20,12 @@ double LinkModel::collective_s(const Operation& operation, int n_ranks) const {
             return tree_steps * latency_s + transfer_s(bytes);
         case OperationKind::barrier:
             return tree_steps * latency_s;
-        default:
-            return 0;  // a split takes no time, because it belongs to the setup of a run
+        case OperationKind::split:  // belongs to the setup of a run
+        case OperationKind::send:
+        case OperationKind::receive:
+            break;
     }
+    return 0;
 }
 
 }  // namespace lm::comm

@@ -251,9 +251,19 @@ std::unique_ptr<Pretokenizer> make_staged_pretokenizer(PretokenizerRule rule) {
             return std::make_unique<StagedPretokenizer>(deepseek_coder_stages);
         case PretokenizerRule::falcon:
             return std::make_unique<StagedPretokenizer>(falcon_stages);
-        default:
-            bug(__FILE__, __LINE__, "pre-tokenizer rule {} has no stages", static_cast<int>(rule));
+        case PretokenizerRule::none:
+        case PretokenizerRule::gpt2:
+        case PretokenizerRule::llama3:
+        case PretokenizerRule::qwen2:
+        case PretokenizerRule::bloom:
+        case PretokenizerRule::starcoder:
+        case PretokenizerRule::digits:
+        case PretokenizerRule::o200k:
+        case PretokenizerRule::tekken:
+        case PretokenizerRule::qwen3_5:
+            break;
     }
+    bug(__FILE__, __LINE__, "pre-tokenizer rule {} has no stages", static_cast<int>(rule));
 }
 
 class WholeTextPretokenizer : public Pretokenizer {
