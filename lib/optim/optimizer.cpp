@@ -80,7 +80,7 @@ class AdamW final : public Optimizer {
           exp_avg_sq_(data_of(buffers, spec::exp_avg_sq)),
           buffers_(std::move(buffers)) {}
 
-    void step(device::Context& context, i64 step, const UpdateRates& rates,
+    void step(device::Context& context, i64 step, const spec::UpdateRates& rates,
               double grad_scale) override {
         const auto& [updated, weights, masters, gradients, states] = buffers_;
         spec::AdamWConfig config = config_;

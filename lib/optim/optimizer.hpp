@@ -9,7 +9,7 @@
 
 #include "base/range.hpp"
 #include "model/params.hpp"
-#include "optim/learning_rate.hpp"
+#include "spec/learning_rate.hpp"
 #include "spec/optimizer_config.hpp"
 #include "spec/optimizer_state.hpp"
 
@@ -41,7 +41,7 @@ class Optimizer {
 
     // Multiplies the gradients by `grad_scale` and does update number `step` (from 1) with them.
     // With masters, also writes the rounded masters to the weights.
-    virtual void step(device::Context& context, i64 step, const UpdateRates& rates,
+    virtual void step(device::Context& context, i64 step, const spec::UpdateRates& rates,
                       double grad_scale) = 0;
 };
 

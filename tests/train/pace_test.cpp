@@ -16,12 +16,12 @@ double test_clock() {
 
 // A run of 1,000 iterations of 8 samples of 100 tokens.
 RunConfig run_of(i64 log_interval) {
-    optim::ScheduleRequest request;
+    spec::ScheduleRequest request;
     request.ramp = {.global_batch = 8};
     request.seq_length = 100;
     request.train_samples = 8000;
     request.lr = 1e-3;
-    RunConfig config{.schedule = optim::Schedule(request)};
+    RunConfig config{.schedule = spec::Schedule(request)};
     config.logging.interval = log_interval;
     return config;
 }
@@ -36,7 +36,7 @@ std::vector<std::string> notes_of(i64 log_interval, double first_s, double micro
     const RunConfig config = run_of(log_interval);
     now_s = 0;
     Pace pace(config, {}, true, test_clock);
-    optim::Counters done;
+    spec::Counters done;
     for (i64 i = 0; i < n; ++i) {
         const double began_s = now_s;
         pace.begin_iteration(done, 8, 800);

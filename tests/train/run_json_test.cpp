@@ -9,8 +9,8 @@
 #include <sstream>
 
 #include "metrics/record.hpp"
-#include "optim/curriculum.hpp"
-#include "optim/learning_rate.hpp"
+#include "spec/curriculum.hpp"
+#include "spec/learning_rate.hpp"
 #include "support/catch.hpp"
 
 using namespace lm;
@@ -122,11 +122,11 @@ TEST_CASE("the choices of an option are the names of the values") {
         std::ranges::sort(names);
         return names;
     };
-    CHECK(choices_of("--lr-decay-style") == sorted(names_in(optim::decay_styles)));
-    CHECK(choices_of("--weight-decay-incr-style") == sorted(names_in(optim::weight_decay_styles)));
+    CHECK(choices_of("--lr-decay-style") == sorted(names_in(spec::decay_styles)));
+    CHECK(choices_of("--weight-decay-incr-style") == sorted(names_in(spec::weight_decay_styles)));
     CHECK(choices_of("--log-format") == sorted(names_in(metrics::log_formats)));
-    CHECK(choices_of("--lr-wsd-decay-style") == sorted(names_in(optim::anneal_styles)));
-    CHECK(choices_of("--curriculum-schedule") == sorted(names_in(optim::curriculum_kinds)));
+    CHECK(choices_of("--lr-wsd-decay-style") == sorted(names_in(spec::anneal_styles)));
+    CHECK(choices_of("--curriculum-schedule") == sorted(names_in(spec::curriculum_kinds)));
     CHECK(choices_of("--data-order") == sorted(names_in(data::data_orders)));
     CHECK(choices_of("--recompute-method") == sorted(names_in(spec::recompute_methods)));
     std::vector<std::string> granularities = names_in(spec::recompute_granularities);

@@ -4,7 +4,7 @@
 
 #include "cpu/cpu_device.hpp"
 #include "golden.hpp"
-#include "optim/learning_rate.hpp"
+#include "spec/learning_rate.hpp"
 #include "support/catch.hpp"
 #include "train/step/trainer.hpp"
 
@@ -19,7 +19,7 @@ struct Step {
     std::unique_ptr<device::Device> device = cpu::make_device(1);
     std::unique_ptr<train::Trainer> trainer;
 
-    Step(const std::string& name, const optim::UpdateRates& rates) : golden(name) {
+    Step(const std::string& name, const spec::UpdateRates& rates) : golden(name) {
         trainer = train::Trainer::allocate({.model = golden.config(),
                                             .micro_batch = golden.batch_size(),
                                             .adamw = {.weight_decay = 0.1},

@@ -13,8 +13,8 @@
 #include "config/rank_counts.hpp"
 #include "config/schedule_flags.hpp"
 #include "cost/nccl.hpp"
-#include "optim/schedule_summary.hpp"
 #include "spec/pipeline_schedule.hpp"
+#include "spec/schedule_summary.hpp"
 #include "train/config/run_data.hpp"
 
 namespace lm::train {
@@ -106,15 +106,15 @@ void check_unused_flags(const config::TrainFlags& flags, bool on_gpus) {
                  "it has an effect with --tensor-model-parallel-size above 1 only");
 }
 
-std::optional<optim::Curriculum> curriculum_of(const config::CurriculumFlags& flags,
-                                               i64 seq_length) {
+std::optional<spec::Curriculum> curriculum_of(const config::CurriculumFlags& flags,
+                                              i64 seq_length) {
     if (flags.type.empty()) return std::nullopt;
-    optim::Curriculum curriculum;
+    spec::Curriculum curriculum;
     curriculum.from_deepspeed = flags.from_deepspeed;
-    curriculum.kind = optim::parse_curriculum_kind(
+    curriculum.kind = spec::parse_curriculum_kind(
         flags.from_deepspeed ? "curriculum_learning: schedule_type" : "--curriculum-schedule",
         flags.schedule);
-    if (curriculum.kind == optim::Curriculum::Kind::fixed_discrete) {
+    if (curriculum.kind == spec::Curriculum::Kind::fixed_discrete) {
         curriculum.lengths = flags.difficulties;
         curriculum.max_steps = flags.max_steps;
         return curriculum;
@@ -133,8 +133,8 @@ std::optional<optim::Curriculum> curriculum_of(const config::CurriculumFlags& fl
 
 // Returns the request. Throws Error(usage) that names a flag with an invalid value, or a missing
 // flag that another flag needs.
-optim::ScheduleRequest schedule_request(const config::ScheduleFlags& flags, i64 seq_length) {
-    optim::ScheduleRequest request;
+spec::ScheduleRequest schedule_request(const config::ScheduleFlags& flags, i64 seq_length) {
+    spec::ScheduleRequest request;
     request.seq_length = seq_length;
     request.ramp = config::batch_ramp(flags, seq_length);
     request.train_samples = flags.train_samples;
@@ -142,17 +142,17 @@ optim::ScheduleRequest schedule_request(const config::ScheduleFlags& flags, i64 
     request.train_tokens = flags.train_tokens;
     request.lr = flags.lr;
     request.min_lr = flags.min_lr;
-    request.decay_style = optim::parse_decay_style(flags.lr_decay_style);
+    request.decay_style = spec::parse_decay_style(flags.lr_decay_style);
     request.decoupled_lr = flags.decoupled_lr;
     request.decoupled_min_lr = flags.decoupled_min_lr;
     request.start_weight_decay = flags.start_weight_decay;
     request.end_weight_decay = flags.end_weight_decay;
-    request.weight_decay_style = optim::parse_weight_decay_style(flags.weight_decay_style);
+    request.weight_decay_style = spec::parse_weight_decay_style(flags.weight_decay_style);
     request.warmup_samples = flags.lr_warmup_samples;
     request.warmup_iters = flags.lr_warmup_iters;
     request.warmup_fraction = flags.lr_warmup_fraction;
     request.warmup_init = flags.lr_warmup_init;
-    request.anneal_style = optim::parse_anneal_style(flags.lr_wsd_decay_style);
+    request.anneal_style = spec::parse_anneal_style(flags.lr_wsd_decay_style);
     request.anneal_samples = flags.lr_wsd_decay_samples;
     request.anneal_iters = flags.lr_wsd_decay_iters;
     request.decay_samples = flags.lr_decay_samples;
@@ -443,7 +443,7 @@ class Resolver {
     spec::ParallelConfig parallel_;
     i64 per_replica_ = 1;      // ranks of one replica of the model
     i64 n_micro_batches_ = 1;  // micro-batches of a full batch on one replica
-    std::optional<optim::Schedule> schedule_;
+    std::optional<spec::Schedule> schedule_;
 };
 
 }  // namespace
@@ -485,7 +485,7 @@ i64 RunConfig::all_validation_samples() const {
     if (validation_samples() == 0 || data_order == data::DataOrder::stateless) {
         return validation_samples();
     }
-    return checked_mul(optim::megatron_validations(schedule, validation.interval),
+    return checked_mul(spec::megatron_validations(schedule, validation.interval),
                        validation_samples());
 }
 

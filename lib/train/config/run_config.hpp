@@ -14,7 +14,7 @@
 #include "config/train_flags.hpp"
 #include "data/sampling/datasets.hpp"
 #include "data/sampling/loader.hpp"
-#include "optim/schedule.hpp"
+#include "spec/schedule.hpp"
 #include "train/config/save_rules.hpp"
 #include "train/config/skip_ranges.hpp"
 #include "train/config/trainer_config.hpp"
@@ -30,7 +30,7 @@ struct RunConfig {
     config::DataFlags data;  // data.paths includes the datasets that files name
     data::DataOrder data_order = data::DataOrder::stateless;
     bool split_given = false;  // --split is on the command line
-    optim::Schedule schedule;
+    spec::Schedule schedule;
     SaveRules saves;
     std::vector<IterationRange> skipped;  // iterations that are not trained on
     ckpt::TokenizerInfo tokenizer;        // tokenizer of the data

@@ -35,10 +35,10 @@ OrderedJson skip_json(const std::vector<IterationRange>& skipped) {
     return ranges;
 }
 
-OrderedJson curriculum_json(const std::optional<optim::Curriculum>& curriculum) {
+OrderedJson curriculum_json(const std::optional<spec::Curriculum>& curriculum) {
     if (!curriculum) return nullptr;
     OrderedJson json = {{"schedule", name_of(curriculum->kind)}};
-    if (curriculum->kind == optim::Curriculum::Kind::fixed_discrete) {
+    if (curriculum->kind == spec::Curriculum::Kind::fixed_discrete) {
         json["difficulties"] = curriculum->lengths;
         json["max_steps"] = curriculum->max_steps;
         return json;
@@ -86,7 +86,7 @@ void add_kernels(OrderedJson& json, const TrainerConfig& trainer) {
     json["deterministic_mode"] = trainer.cuda ? OrderedJson(trainer.deterministic) : omitted;
 }
 
-void add_rates(OrderedJson& json, const optim::Schedule& schedule) {
+void add_rates(OrderedJson& json, const spec::Schedule& schedule) {
     const auto& decoupled = schedule.decoupled();
     json["decoupled_lr"] = decoupled ? OrderedJson(decoupled->max) : nullptr;
     json["decoupled_min_lr"] = decoupled ? OrderedJson(decoupled->min) : nullptr;
@@ -94,14 +94,14 @@ void add_rates(OrderedJson& json, const optim::Schedule& schedule) {
     json["start_weight_decay"] = growing ? OrderedJson(growing->start) : nullptr;
     json["end_weight_decay"] = growing ? OrderedJson(growing->end) : nullptr;
     json["weight_decay_incr_style"] = name_in(
-        optim::weight_decay_styles, growing ? growing->style : optim::WeightDecayStyle::constant);
+        spec::weight_decay_styles, growing ? growing->style : spec::WeightDecayStyle::constant);
 }
 
 OrderedJson training_values(const RunConfig& config) {
-    const optim::LearningRate& rate = config.schedule.learning_rate();
+    const spec::LearningRate& rate = config.schedule.learning_rate();
     const spec::ModelConfig& model = config.trainer.model;
     const DType weights = config.trainer.precision.weights;
-    const bool wsd = rate.style == optim::DecayStyle::wsd;
+    const bool wsd = rate.style == spec::DecayStyle::wsd;
     OrderedJson json = {
         {"train_samples", config.schedule.end().samples},
         {"global_batch_size", config.schedule.ramp().global_batch},

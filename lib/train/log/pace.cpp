@@ -22,13 +22,13 @@ constexpr double year_s = 365 * 86400.0;
 
 }  // namespace
 
-Pace::Pace(const RunConfig& config, const optim::Counters& done, bool shows, double (*clock)())
+Pace::Pace(const RunConfig& config, const spec::Counters& done, bool shows, double (*clock)())
     : config_(config), shows_(shows), clock_(clock) {
     if (!shows || config.logging.quiet || !cli::stderr_is_terminal()) return;
     line_.emplace("training", "tokens", config.schedule.end().tokens, false, clock, done.tokens);
 }
 
-void Pace::begin_iteration(const optim::Counters& done, i64 n_micro_batches, i64 tokens) {
+void Pace::begin_iteration(const spec::Counters& done, i64 n_micro_batches, i64 tokens) {
     done_ = done;
     n_micro_batches_ = n_micro_batches;
     tokens_ = tokens;

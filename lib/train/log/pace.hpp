@@ -15,13 +15,13 @@ namespace lm::train {
 class Pace {
   public:
     // `shows`: whether this rank prints. `done`: the progress at the start of the run.
-    Pace(const RunConfig& config, const optim::Counters& done, bool shows,
+    Pace(const RunConfig& config, const spec::Counters& done, bool shows,
          double (*clock)() = monotonic_s);
 
     // Call begin_iteration() at the start of an iteration, begin_micro_batch() before each of its
     // `n_micro_batches` micro-batches on this rank, and end_iteration() at its end. `tokens`: the
     // tokens of the iteration on all ranks. `step_s`: the time of the iteration in seconds.
-    void begin_iteration(const optim::Counters& done, i64 n_micro_batches, i64 tokens);
+    void begin_iteration(const spec::Counters& done, i64 n_micro_batches, i64 tokens);
     void begin_micro_batch();
     void end_iteration(double step_s);
     // Removes the status line.
@@ -36,7 +36,7 @@ class Pace {
     double (*clock_)();
     std::optional<cli::ProgressLine> line_;  // on a terminal
     bool announced_ = false;
-    optim::Counters done_;
+    spec::Counters done_;
     i64 n_micro_batches_ = 1;
     i64 tokens_ = 0;             // tokens of an iteration, on all ranks
     i64 micro_batch_ = 0;        // number of micro-batches that have begun in the iteration

@@ -37,7 +37,7 @@ bool is_megatron_lm(const config::LoggingFlags& flags) {
 }
 
 metrics::TensorBoardOptions tensorboard_options(const RunConfig& config,
-                                                const optim::Counters& start) {
+                                                const spec::Counters& start) {
     metrics::TensorBoardOptions options{.directory = config.logging.tensorboard_dir,
                                         .queue_size = config.logging.tensorboard_queue_size,
                                         .batch_size = config.logging.batch_size,
@@ -98,7 +98,7 @@ void TrainingLog::open_files() {
     }
 }
 
-void TrainingLog::open_tensorboard(const optim::Counters& start) {
+void TrainingLog::open_tensorboard(const spec::Counters& start) {
     if (!is_rank0_ || config_.logging.tensorboard_dir.empty()) return;
     tensorboard_.reset();  // writes its queue
     tensorboard_ = metrics::TensorBoard::open(tensorboard_options(config_, start));
@@ -115,7 +115,7 @@ void TrainingLog::write_to_file(std::string_view lines, double unix_s) {
         log_file_->write(fmt::format("{} {}", time, printable(line)));
 }
 
-metrics::StepRecord TrainingLog::record(const optim::Counters& done, double rate) const {
+metrics::StepRecord TrainingLog::record(const spec::Counters& done, double rate) const {
     const bool curriculum = config_.schedule.curriculum().has_value();
     return {.iteration = done.iteration,
             .total_iterations = config_.schedule.total_iterations(),
@@ -133,7 +133,7 @@ metrics::StepRecord TrainingLog::record(const optim::Counters& done, double rate
             .unix_time_s = unix_time_s()};
 }
 
-void TrainingLog::add(const optim::Counters& done, double rate, const BatchSize& batch,
+void TrainingLog::add(const spec::Counters& done, double rate, const BatchSize& batch,
                       const StepResult& result, double elapsed_s) {
     last_norm_.reset();
     if (result.finite) last_norm_ = result.gradient_norm;
@@ -163,7 +163,7 @@ void TrainingLog::add(const optim::Counters& done, double rate, const BatchSize&
     if (!std::exchange(has_iteration_, true)) log_first(done, rate);
 }
 
-void TrainingLog::skipped(const optim::Counters& done, double rate, const BatchSize& batch,
+void TrainingLog::skipped(const spec::Counters& done, double rate, const BatchSize& batch,
                           bool finite) {
     last_norm_.reset();
     last_ = batch;
@@ -194,7 +194,7 @@ std::string TrainingLog::line_of(const metrics::StepRecord& step) const {
 
 // --log-format megatron-lm: prints a line for the first iteration of the run. The next line
 // contains that iteration, too.
-void TrainingLog::log_first(const optim::Counters& done, double rate) {
+void TrainingLog::log_first(const spec::Counters& done, double rate) {
     const bool has_line = done.iteration % config_.logging.interval == 0 ||
                           done.iteration == config_.schedule.total_iterations();
     if (!is_megatron_lm(config_.logging) || has_line) return;
@@ -204,7 +204,7 @@ void TrainingLog::log_first(const optim::Counters& done, double rate) {
     print(line_of(step));
 }
 
-void TrainingLog::log(const optim::Counters& done, double rate) {
+void TrainingLog::log(const spec::Counters& done, double rate) {
     metrics::StepRecord step = record(done, rate);
     interval_.finish(step, peak_flops_);
     step.save_s = std::exchange(save_s_, std::nullopt);
@@ -215,7 +215,7 @@ void TrainingLog::log(const optim::Counters& done, double rate) {
 }
 
 void TrainingLog::validation(const std::string& name, const std::string& when,
-                             const optim::Counters& done, double loss, i64 n_samples,
+                             const spec::Counters& done, double loss, i64 n_samples,
                              double elapsed_s) {
     const metrics::ValidationRecord result{.name = name,
                                            .when = when,
@@ -249,7 +249,7 @@ void TrainingLog::claimed(const std::string& run_id, i64 generation) {
     origin_.generation = generation;
 }
 
-void TrainingLog::started(const optim::Counters& at, i64 n_ranks) {
+void TrainingLog::started(const spec::Counters& at, i64 n_ranks) {
     io::OrderedJson fields{{"iteration", at.iteration},
                            {"total_iterations", config_.schedule.total_iterations()},
                            {"ranks", n_ranks},
@@ -259,7 +259,7 @@ void TrainingLog::started(const optim::Counters& at, i64 n_ranks) {
     run_event("start", fields);
 }
 
-void TrainingLog::resumed(const optim::Counters& at) {
+void TrainingLog::resumed(const spec::Counters& at) {
     run_event("resume", {{"iteration", at.iteration}, {"consumed_samples", at.samples}});
 }
 

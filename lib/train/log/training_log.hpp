@@ -38,7 +38,7 @@ class TrainingLog {
     }
     // Opens new files in --tensorboard-dir on rank 0. `start`: the progress at the start of the run
     // or after a rollback; readers ignore the values of later iterations in earlier files.
-    void open_tensorboard(const optim::Counters& start);
+    void open_tensorboard(const spec::Counters& start);
 
     // Sets the run id and the generation that this start has claimed in --save. Events contain both
     // values.
@@ -46,8 +46,8 @@ class TrainingLog {
     // Write an event of the run to --log-json: the start with `n_ranks` ranks, a resume or
     // rollback, the stop. The event of a start is written after the checkpoint is loaded, and has
     // the time since this log was constructed.
-    void started(const optim::Counters& at, i64 n_ranks);
-    void resumed(const optim::Counters& at);
+    void started(const spec::Counters& at, i64 n_ranks);
+    void resumed(const spec::Counters& at);
     void stopped(i64 iteration, Exit code, const std::string& reason);
     // Writes the error that ends the run to --log-file and --log-json. Opens the files if they are
     // not open yet, so that an error of the start is in the logs, too. Does not throw.
@@ -63,7 +63,7 @@ class TrainingLog {
     };
     // Adds an iteration to the sums. `rate` is the learning rate of the next iteration, as in
     // Megatron's log line.
-    void add(const optim::Counters& done, double rate, const BatchSize& batch,
+    void add(const spec::Counters& done, double rate, const BatchSize& batch,
              const StepResult& result, double elapsed_s);
     // Sets the values of --log-params-norm and --log-num-zeros-in-grad for the next add().
     void set_norms(std::optional<double> params_norm, std::optional<double> num_zeros) {
@@ -75,12 +75,12 @@ class TrainingLog {
     void phases(i64 iteration, const PhaseSpread& spread);
     // Adds an iteration whose batch was consumed without training (--skip-train-iteration-range,
     // --on-nan skip). `finite`: whether the loss and the gradients of the iteration were finite.
-    void skipped(const optim::Counters& done, double rate, const BatchSize& batch,
+    void skipped(const spec::Counters& done, double rate, const BatchSize& batch,
                  bool finite = true);
     // Logs the iterations since the previous call.
-    void log(const optim::Counters& done, double rate);
+    void log(const spec::Counters& done, double rate);
     // Logs a validation loss. `when`, such as "iteration 1000", becomes part of the line.
-    void validation(const std::string& name, const std::string& when, const optim::Counters& done,
+    void validation(const std::string& name, const std::string& when, const spec::Counters& done,
                     double loss, i64 n_samples, double elapsed_s);
     // Writes an event to --log-json, with its time.
     void event(io::OrderedJson event);
@@ -98,12 +98,12 @@ class TrainingLog {
 
   private:
     std::string line_of(const metrics::StepRecord& step) const;
-    void log_first(const optim::Counters& done, double rate);
+    void log_first(const spec::Counters& done, double rate);
     void print(const std::string& lines);
     // Writes lines to --log-file only, each with the time `unix_s`.
     void write_to_file(std::string_view lines, double unix_s);
     void run_event(const char* kind, const io::OrderedJson& fields);
-    metrics::StepRecord record(const optim::Counters& done, double rate) const;
+    metrics::StepRecord record(const spec::Counters& done, double rate) const;
 
     const RunConfig& config_;
     bool is_rank0_;

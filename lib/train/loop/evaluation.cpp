@@ -10,7 +10,7 @@
 
 namespace lm::train {
 
-bool Evaluation::validate(const optim::Counters& done) {
+bool Evaluation::validate(const spec::Counters& done) {
     // With the stateless data order each validation reads the same samples, so that the losses of a
     // run can be compared. With Megatron's data orders, each validation continues after the
     // previous one.
@@ -30,7 +30,7 @@ bool Evaluation::validate(const optim::Counters& done) {
                                when + " on validation set");
 }
 
-bool Evaluation::test(const optim::Counters& done) {
+bool Evaluation::test(const spec::Counters& done) {
     return evaluate(data_.test, 0, done, "the end of training for test data");
 }
 
@@ -46,7 +46,7 @@ void Evaluation::note_share(double elapsed_s, double run_s) {
 }
 
 bool Evaluation::evaluate(const std::vector<data::NamedSource>& sets, i64 first_sample,
-                          const optim::Counters& done, const std::string& when) {
+                          const spec::Counters& done, const std::string& when) {
     trainer_.set_seq_length(config_.trainer.model.seq_length);
     for (const data::NamedSource& set : sets) {
         const Stopwatch watch;
@@ -62,7 +62,7 @@ bool Evaluation::evaluate(const std::vector<data::NamedSource>& sets, i64 first_
 }
 
 // Returns whether any rank has to stop. Sets batch_s_ to the longest time of all ranks. Collective.
-bool Evaluation::stop_is_requested(const optim::Counters& done) {
+bool Evaluation::stop_is_requested(const spec::Counters& done) {
     std::array<double, 2> numbers{stops_.must_end_evaluation(done) ? 1.0 : 0.0, batch_s_};
     world_.all_reduce({numbers.data(), DType::fp64, {2}}, comm::Reduction::max);
     batch_s_ = numbers[1];
@@ -71,7 +71,7 @@ bool Evaluation::stop_is_requested(const optim::Counters& done) {
 
 // Returns the mean loss over --eval-iters global batches, or nullopt when the run has to stop.
 // Collective.
-std::optional<double> Evaluation::mean_loss(BatchSource& batches, const optim::Counters& done) {
+std::optional<double> Evaluation::mean_loss(BatchSource& batches, const spec::Counters& done) {
     const i64 n_micro_batches = config_.trainer.micro_batches_of(config_.validation_batch());
     const i64 n_batches = config_.validation.iters;
     const double first_s = micro_batch_s_ * static_cast<double>(n_micro_batches);

@@ -34,17 +34,17 @@ class Evaluation {
     // Log the loss of each validation or test set. Return true when all sets were evaluated. When
     // any rank has a reason to stop, the remaining sets are skipped, and the result is false on all
     // ranks. Collective.
-    bool validate(const optim::Counters& done);
-    bool test(const optim::Counters& done);
+    bool validate(const spec::Counters& done);
+    bool test(const spec::Counters& done);
     // Adds the time of a validation, `elapsed_s`. Rank 0 prints a note, once, when `run_s`, the
     // time of the run so far, is at least 60 s and validations have taken at least 5 % of it.
     void note_share(double elapsed_s, double run_s);
 
   private:
     bool evaluate(const std::vector<data::NamedSource>& sets, i64 first_sample,
-                  const optim::Counters& done, const std::string& when);
-    std::optional<double> mean_loss(BatchSource& batches, const optim::Counters& done);
-    bool stop_is_requested(const optim::Counters& done);
+                  const spec::Counters& done, const std::string& when);
+    std::optional<double> mean_loss(BatchSource& batches, const spec::Counters& done);
+    bool stop_is_requested(const spec::Counters& done);
     i64 first_sample(i64 earlier) const;  // `earlier`: the number of earlier validations
 
     const RunConfig& config_;

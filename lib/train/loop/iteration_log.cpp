@@ -14,7 +14,7 @@ namespace {
 // Returns the number of iterations, after the first, in which --benchmark measures each operation.
 // Measuring takes time itself, so --benchmark computes the throughput from the iterations in which
 // it does not measure operations.
-i64 timed_iterations(const RunConfig& config, const optim::Counters& start) {
+i64 timed_iterations(const RunConfig& config, const spec::Counters& start) {
     if (!config.action.benchmark) return 0;
     const i64 n_iterations = config.schedule.total_iterations() - start.iteration;
     return std::clamp<i64>((n_iterations - 1) / 2, 0, 3);
@@ -22,13 +22,13 @@ i64 timed_iterations(const RunConfig& config, const optim::Counters& start) {
 
 }  // namespace
 
-IterationLog::IterationLog(const LoopParts& parts, const optim::Counters& start)
+IterationLog::IterationLog(const LoopParts& parts, const spec::Counters& start)
     : parts_(parts),
       n_timed_(timed_iterations(parts.config, start)),
       pace_(parts.config, start, parts.is_rank0()),
       comparison_(parts.world) {}
 
-void IterationLog::begin(const optim::Counters& before, const TrainingLog::BatchSize& batch,
+void IterationLog::begin(const spec::Counters& before, const TrainingLog::BatchSize& batch,
                          i64 run_iterations) {
     parts_.trainer.measure(is_timed(run_iterations) ? &benchmark_.op_times() : nullptr);
     parts_.recorder.step(before.iteration + 1);
@@ -36,7 +36,7 @@ void IterationLog::begin(const optim::Counters& before, const TrainingLog::Batch
                           batch.global_batch * batch.seq_length);
 }
 
-void IterationLog::end(const optim::Counters& done, const TrainingLog::BatchSize& batch,
+void IterationLog::end(const spec::Counters& done, const TrainingLog::BatchSize& batch,
                        const StepResult& result, i64 run_iterations, double rate, double step_s,
                        bool keeps_weights) {
     pace_.end_iteration(step_s);
@@ -57,7 +57,7 @@ void IterationLog::end(const optim::Counters& done, const TrainingLog::BatchSize
     benchmark_.add(batch, step_s, is_timed(run_iterations));
 }
 
-void IterationLog::log(const optim::Counters& done, double rate, i64 run_iterations) {
+void IterationLog::log(const spec::Counters& done, double rate, i64 run_iterations) {
     parts_.log.log(done, rate);
     const i64 steps = run_iterations - std::exchange(compared_, run_iterations);
     if (steps == 0) return;
@@ -65,7 +65,7 @@ void IterationLog::log(const optim::Counters& done, double rate, i64 run_iterati
     parts_.log.phases(done.iteration, comparison_.add(parts_.trainer.phases().consume(), steps));
 }
 
-void IterationLog::dump_if_requested(const optim::Counters& done) {
+void IterationLog::dump_if_requested(const spec::Counters& done) {
     if (!parts_.dump_requested.exchange(false)) return;
     note(
         "SIGUSR2: after iteration {} of {}: {} samples, {} tokens, optimizer step {}, {} since the "

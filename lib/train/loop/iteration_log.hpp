@@ -13,25 +13,25 @@ namespace lm::train {
 class IterationLog {
   public:
     // `start`: the progress at the start of the run.
-    IterationLog(const LoopParts& parts, const optim::Counters& start);
+    IterationLog(const LoopParts& parts, const spec::Counters& start);
 
     // Call begin() before an iteration with a step, begin_micro_batch() before each of its
     // micro-batches, and end() after it. `before`, `done`: the progress before and after it.
     // `run_iterations`: the earlier iterations of this run. `rate`: the learning rate of the next
     // iteration. `step_s`: the time of the iteration. `keeps_weights`: the step was not made,
     // because its batch was refused. end() is collective.
-    void begin(const optim::Counters& before, const TrainingLog::BatchSize& batch,
+    void begin(const spec::Counters& before, const TrainingLog::BatchSize& batch,
                i64 run_iterations);
     void begin_micro_batch() { pace_.begin_micro_batch(); }
-    void end(const optim::Counters& done, const TrainingLog::BatchSize& batch,
+    void end(const spec::Counters& done, const TrainingLog::BatchSize& batch,
              const StepResult& result, i64 run_iterations, double rate, double step_s,
              bool keeps_weights);
 
     // Prints the log line, and compares the times of the ranks in the iterations since the last log
     // line. `run_iterations`: the iterations of this run so far. Collective.
-    void log(const optim::Counters& done, double rate, i64 run_iterations);
+    void log(const spec::Counters& done, double rate, i64 run_iterations);
     // Prints the state of this rank when SIGUSR2 has requested it.
-    void dump_if_requested(const optim::Counters& done);
+    void dump_if_requested(const spec::Counters& done);
     // Removes the status line.
     void finish() { pace_.finish(); }
     // Prints the tables of the whole run.

@@ -75,7 +75,7 @@ class TrainingLoop {
 
     // Calls Saver::prepare() in a run with --save. Collective.
     void prepare_saves() {
-        const optim::Counters& done = progress_.done;
+        const spec::Counters& done = progress_.done;
         if (done.iteration > 0) parts_.status.resumed(done.iteration, done.samples);
         saves_.prepare(progress_);
     }
@@ -92,7 +92,7 @@ class TrainingLoop {
         }
     }
 
-    const optim::Counters& done() const { return progress_.done; }
+    const spec::Counters& done() const { return progress_.done; }
 
   private:
     Exit run_to_stop() {
@@ -265,7 +265,7 @@ class TrainingLoop {
                 config_.schedule.seq_length(progress_.done)};
     }
 
-    optim::UpdateRates next_rates() const {
+    spec::UpdateRates next_rates() const {
         return config_.schedule.rates(progress_.stepped.samples, progress_.stepped.tokens);
     }
 
@@ -273,7 +273,7 @@ class TrainingLoop {
     // false when the step was dropped: by an fp16 overflow, as in Megatron, or by --on-nan
     // continue.
     void advance(bool updated) {
-        const optim::Counters before = progress_.done;
+        const spec::Counters before = progress_.done;
         progress_.done = config_.schedule.next(before);
         progress_.guard = guard_.memory();
         ++run_iterations_;

@@ -12,8 +12,8 @@
 #include "base/error.hpp"
 #include "config/checkpoint_flags.hpp"
 #include "config/loop_flags.hpp"
-#include "optim/schedule.hpp"
 #include "spec/save_schedule.hpp"
+#include "spec/schedule.hpp"
 #include "train/config/skip_ranges.hpp"
 
 namespace lm::train {
@@ -37,7 +37,7 @@ struct LoopRules {
 
 // The state of the loop after an iteration.
 struct LoopState {
-    optim::Counters done;
+    spec::Counters done;
     i64 run_iterations = 0;  // iterations of this process
     double elapsed_s = 0;    // since the start of train::run()
     double unix_s = 0;       // the time on rank 0

@@ -65,14 +65,14 @@ LoopState Stops::state(const LoopState& own) {
     return now;
 }
 
-bool Stops::must_end_evaluation(const optim::Counters& done) const {
+bool Stops::must_end_evaluation(const spec::Counters& done) const {
     return should_end_evaluation(rules_, seen_here({.done = done, .run_iterations = 1})) !=
            Stop::no;
 }
 
 // Returns `state` with the times, signals and switch files that this rank sees.
 LoopState Stops::seen_here(LoopState state) const {
-    const optim::Schedule& schedule = parts_.config.schedule;
+    const spec::Schedule& schedule = parts_.config.schedule;
     const config::StoppingFlags& stopping = parts_.config.stopping;
     if (parts_.is_rank0()) {
         state.elapsed_s = parts_.since_start.elapsed_s();

@@ -21,7 +21,7 @@ class Stops {
     LoopState state(const LoopState& own);
     // Returns whether this rank has a reason to end an evaluation after `done`. The reason is a
     // signal, or on rank 0 also the kill switch or a time limit.
-    bool must_end_evaluation(const optim::Counters& done) const;
+    bool must_end_evaluation(const spec::Counters& done) const;
 
     // Ends a step or a batch of an evaluation.
     StepStop& step() { return step_; }

@@ -101,7 +101,7 @@ class Changes {
     }
 
     bool changes_schedule(config::OnResume rule) const {
-        const bool constant = config_.schedule.learning_rate().style == optim::DecayStyle::constant;
+        const bool constant = config_.schedule.learning_rate().style == spec::DecayStyle::constant;
         return rule == config::OnResume::schedule ||
                (rule == config::OnResume::decay_end && !constant);
     }
@@ -183,29 +183,29 @@ void adopt_schedule(RunConfig& config, const ckpt::Checkpoint& checkpoint) {
     }
     const auto number = [&](const char* key) { return io::json_get<double>(*saved, key, path); };
     const auto text = [&](const char* key) { return io::json_get<std::string>(*saved, key, path); };
-    optim::LearningRate rate{.max = number("lr"),
-                             .min = number("min_lr"),
-                             .init = number("lr_warmup_init"),
-                             .style = optim::parse_decay_style(text("lr_decay_style")),
-                             .warmup_samples = number("lr_warmup_samples"),
-                             .decay_samples = number("lr_decay_samples"),
-                             .decay_tokens = number("lr_decay_tokens"),
-                             .anneal_samples = number("lr_wsd_decay_samples")};
-    if (rate.style == optim::DecayStyle::wsd) {
-        rate.anneal = optim::parse_anneal_style(text("lr_wsd_decay_style"));
+    spec::LearningRate rate{.max = number("lr"),
+                            .min = number("min_lr"),
+                            .init = number("lr_warmup_init"),
+                            .style = spec::parse_decay_style(text("lr_decay_style")),
+                            .warmup_samples = number("lr_warmup_samples"),
+                            .decay_samples = number("lr_decay_samples"),
+                            .decay_tokens = number("lr_decay_tokens"),
+                            .anneal_samples = number("lr_wsd_decay_samples")};
+    if (rate.style == spec::DecayStyle::wsd) {
+        rate.anneal = spec::parse_anneal_style(text("lr_wsd_decay_style"));
     }
     const auto given = [&](const char* key) { return !saved->value(key, io::Json()).is_null(); };
-    std::optional<optim::RateRange> decoupled;
+    std::optional<spec::RateRange> decoupled;
     if (given("decoupled_lr")) decoupled = {number("decoupled_lr"), number("decoupled_min_lr")};
     config.schedule.set_learning_rate(rate, decoupled);
     config.schedule.set_weight_decay(std::nullopt);
     if (given("start_weight_decay")) {
         const std::string style = text("weight_decay_incr_style");
         const bool same_length = config.schedule.end().samples == number("train_samples");
-        config.schedule.set_weight_decay(optim::GrowingWeightDecay{
+        config.schedule.set_weight_decay(spec::GrowingWeightDecay{
             .start = number("start_weight_decay"),
             .end = number("end_weight_decay"),
-            .style = optim::parse_weight_decay_style(style),
+            .style = spec::parse_weight_decay_style(style),
             .samples = same_length ? static_cast<double>(config.schedule.planned_samples())
                                    : number("train_samples")});
     }

@@ -29,9 +29,9 @@
 namespace lm::train {
 namespace {
 
-constexpr std::tuple counter_fields{std::pair{"iteration", &optim::Counters::iteration},
-                                    std::pair{"samples", &optim::Counters::samples},
-                                    std::pair{"tokens", &optim::Counters::tokens}};
+constexpr std::tuple counter_fields{std::pair{"iteration", &spec::Counters::iteration},
+                                    std::pair{"samples", &spec::Counters::samples},
+                                    std::pair{"tokens", &spec::Counters::tokens}};
 
 using metrics::IntervalSums;
 constexpr std::tuple interval_fields{std::pair{"iterations", &IntervalSums::n},

@@ -20,8 +20,8 @@ namespace lm::train {
 // whose step was dropped after an fp16 overflow or by --on-nan continue. The learning rate is a
 // function of `stepped`.
 struct Progress {
-    optim::Counters done;
-    optim::Counters stepped;
+    spec::Counters done;
+    spec::Counters stepped;
     metrics::IntervalSums interval;        // sums over the iterations since the last log line
     std::optional<ckpt::Tip> loaded = {};  // the step that the run resumed from
     GuardMemory guard = {};

@@ -18,8 +18,8 @@
 #include "comm/operation.hpp"
 #include "cost/formulas.hpp"
 #include "cost/nccl.hpp"
-#include "optim/schedule_summary.hpp"
 #include "parallel/grid.hpp"
+#include "spec/schedule_summary.hpp"
 #include "train/save/save_room.hpp"
 
 namespace lm::train {
@@ -147,7 +147,7 @@ void add_model(std::string& plan, const spec::ModelConfig& model,
          spec::padded_vocab(model, parallel));
 }
 
-void add_curriculum(std::string& plan, const optim::Schedule& schedule) {
+void add_curriculum(std::string& plan, const spec::Schedule& schedule) {
     if (!schedule.curriculum()) return;
     i64 full = 1;  // first iteration with the final sequence length
     for (i64 step = i64{1} << 40; step > 0; step /= 2) {
@@ -162,22 +162,22 @@ void add_curriculum(std::string& plan, const optim::Schedule& schedule) {
 }
 
 // Returns "0.002 after a warm-up of 40 samples, falls to 0.0002 at sample 784".
-std::string rate_text(const optim::LearningRate& rate) {
+std::string rate_text(const spec::LearningRate& rate) {
     const std::string warmup =
         rate.warmup_samples > 0
             ? fmt::format("after a warm-up of {:.0f} samples", rate.warmup_samples)
             : "without warm-up";
     const std::string begin = fmt::format("{:g} {}, ", rate.max, warmup);
-    if (rate.style == optim::DecayStyle::constant) return begin + "then constant";
+    if (rate.style == spec::DecayStyle::constant) return begin + "then constant";
     if (rate.decay_tokens > 0)
         return begin + fmt::format("falls to {:g} at token {:.0f}", rate.min, rate.decay_tokens);
-    const bool may_stay_above = rate.style == optim::DecayStyle::inverse_square_root;
+    const bool may_stay_above = rate.style == spec::DecayStyle::inverse_square_root;
     return begin + fmt::format("falls to {}{:g} at sample {:.0f}",
                                may_stay_above ? "at least " : "", rate.min, rate.decay_samples);
 }
 
 void add_schedule(std::string& plan, const RunConfig& config) {
-    const optim::Counters& end = config.schedule.end();
+    const spec::Counters& end = config.schedule.end();
     const spec::BatchRamp& ramp = config.schedule.ramp();
     const std::string_view unreached = config.schedule.unreached_limit();
     line(plan, "training", "{} iterations, {} samples, {} tokens{}", end.iteration, end.samples,
@@ -222,15 +222,15 @@ void add_ranks(std::string& plan, const RunConfig& config) {
 // Adds the lines of --dry-run only: each stage of the ramp, and the learning rate at its key
 // points.
 void add_schedule_details(std::string& plan, const RunConfig& config) {
-    const optim::Schedule& schedule = config.schedule;
-    for (const std::string& text : optim::describe_ramp(schedule)) line(plan, "ramp", "{}", text);
+    const spec::Schedule& schedule = config.schedule;
+    for (const std::string& text : spec::describe_ramp(schedule)) line(plan, "ramp", "{}", text);
     std::string sizes;
     for (const i64 size :
          spec::fitting_dp_sizes(schedule.ramp(), config.trainer.micro_batch, 4096)) {
         sizes += fmt::format(" {}", size);
     }
     line(plan, "ranks", "data-parallel sizes that fit every batch:{}", sizes);
-    for (const optim::RatePoint& point : optim::key_rates(schedule)) {
+    for (const spec::RatePoint& point : spec::key_rates(schedule)) {
         line(plan, "rate", "{:.3E} at the {}: iteration {}, {} samples", point.rate, point.what,
              point.done.iteration, point.done.samples);
     }

@@ -281,8 +281,8 @@ bool kill_switch_exists(const std::string& path, comm::Group& world) {
 }
 
 // Returns the progress in `checkpoint`. Returns zeros without a checkpoint and with --finetune.
-optim::Counters progress_in(const RunConfig& config,
-                            const std::optional<ckpt::Checkpoint>& checkpoint) {
+spec::Counters progress_in(const RunConfig& config,
+                           const std::optional<ckpt::Checkpoint>& checkpoint) {
     if (!checkpoint || config.checkpoints.finetune) return {};
     const ckpt::StepCounters& saved = checkpoint->manifest().counters;
     return {.iteration = saved.iteration,
@@ -300,7 +300,7 @@ optim::Counters progress_in(const RunConfig& config,
 std::optional<Exit> stop_before_load(const RunConfig& config,
                                      const std::optional<ckpt::Checkpoint>& checkpoint,
                                      comm::Group& world, StatusFile& status, TrainingLog& log) {
-    const optim::Counters done = progress_in(config, checkpoint);
+    const spec::Counters done = progress_in(config, checkpoint);
     const i64 total = config.schedule.total_iterations();
     std::string why;
     Stop stop = Stop::no;

@@ -19,7 +19,7 @@ constexpr std::string_view option = "--show-samples";
 // Finds the iteration that trains on each sample. Callers ask for samples in ascending order.
 class Iterations {
   public:
-    explicit Iterations(const optim::Schedule& schedule) : schedule_(schedule) {}
+    explicit Iterations(const spec::Schedule& schedule) : schedule_(schedule) {}
     struct At {
         i64 iteration = 0;
         i64 seq_length = 0;  // tokens of the sample that the iteration trains on
@@ -33,8 +33,8 @@ class Iterations {
     }
 
   private:
-    const optim::Schedule& schedule_;
-    optim::Counters next_;
+    const spec::Schedule& schedule_;
+    spec::Counters next_;
     i64 seq_length_ = 0;
 };
 

@@ -37,7 +37,7 @@ std::optional<StepResult> Trainer::compute_gradients(BatchSource& batches, i64 n
     return step;
 }
 
-void Trainer::update(const StepResult& step, const optim::UpdateRates& rates) {
+void Trainer::update(const StepResult& step, const spec::UpdateRates& rates) {
     const PhaseScope phase = enter(StepPhase::optimizer, "optimizer");
     Context context = this->context();
     const double clip = optim::clip_coefficient(step.gradient_norm, config_.adamw.clip_grad);

@@ -92,7 +92,7 @@ class Trainer {
     }
     // Clips the gradients of `step`, the last result of compute_gradients(), and makes the
     // optimizer step. Changes the data of checkpoint_pieces().
-    void update(const StepResult& step, const optim::UpdateRates& rates);
+    void update(const StepResult& step, const spec::UpdateRates& rates);
 
     // Returns the mean loss of the unmasked tokens of `n_micro_batches` micro-batches of each
     // data-parallel rank, without dropout; nullopt when `must_end` has ended the evaluation.

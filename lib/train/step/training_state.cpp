@@ -191,7 +191,7 @@ i64 TrainingState::zero_gradients() {
     return zeros;
 }
 
-void TrainingState::update(device::Context& context, const optim::UpdateRates& rates,
+void TrainingState::update(device::Context& context, const spec::UpdateRates& rates,
                            double grad_scale) {
     ++optimizer_step_;
     optimizer_->step(context, optimizer_step_, rates, grad_scale);

@@ -61,7 +61,7 @@ class TrainingState {
     // Makes one update with the gradients multiplied by `grad_scale`. The weights that other
     // ranks update keep their old values on this rank until data_parallel().start_gather() gathers
     // the new values.
-    void update(device::Context& context, const optim::UpdateRates& rates, double grad_scale);
+    void update(device::Context& context, const spec::UpdateRates& rates, double grad_scale);
     i64 optimizer_step() const { return optimizer_step_; }
 
     // Returns this rank's part of a checkpoint. The parts of all ranks together contain each

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "optim/schedule.hpp"
+#include "spec/schedule.hpp"
 
 #include <algorithm>
 #include <limits>
@@ -9,7 +9,7 @@
 #include "base/error.hpp"
 #include "base/shape.hpp"
 
-namespace lm::optim {
+namespace lm::spec {
 namespace {
 
 constexpr i64 unbounded = std::numeric_limits<i64>::max();
@@ -241,4 +241,4 @@ UpdateRates Schedule::rates(i64 stepped_samples, i64 stepped_tokens) const {
     return rates;
 }
 
-}  // namespace lm::optim
+}  // namespace lm::spec

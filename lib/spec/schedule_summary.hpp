@@ -6,9 +6,9 @@
 #include <string>
 #include <vector>
 
-#include "optim/schedule.hpp"
+#include "spec/schedule.hpp"
 
-namespace lm::optim {
+namespace lm::spec {
 
 // The rate of the iteration after `done`; the log line of done.iteration prints it.
 struct RatePoint {
@@ -30,4 +30,4 @@ std::vector<std::string> describe_ramp(const Schedule& schedule);
 // number.
 i64 megatron_validations(const Schedule& schedule, i64 eval_interval);
 
-}  // namespace lm::optim
+}  // namespace lm::spec

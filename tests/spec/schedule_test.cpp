@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Schedules of published training runs: iterations, consumed samples and learning rates as in their
 // logs.
-#include "optim/schedule.hpp"
+#include "spec/schedule.hpp"
 
 #include <fmt/format.h>
 
@@ -9,11 +9,11 @@
 #include "support/catch.hpp"
 
 using lm::i64;
-using lm::optim::Counters;
-using lm::optim::DecayStyle;
-using lm::optim::Schedule;
-using lm::optim::ScheduleRequest;
 using lm::spec::BatchRamp;
+using lm::spec::Counters;
+using lm::spec::DecayStyle;
+using lm::spec::Schedule;
+using lm::spec::ScheduleRequest;
 
 namespace {
 
@@ -289,11 +289,11 @@ TEST_CASE("the other decay styles") {
     r.anneal_samples = 200;
     CHECK(Schedule(r).rate(800, 0) == 1.0);
     CHECK(Schedule(r).rate(900, 0) == Approx(0.1 + 0.9 * (2.0 * std::sqrt(0.5) - 1.0)));
-    r.anneal_style = lm::optim::AnnealStyle::minus_sqrt;
+    r.anneal_style = lm::spec::AnnealStyle::minus_sqrt;
     CHECK(Schedule(r).rate(850, 0) == Approx(0.55));
-    r.anneal_style = lm::optim::AnnealStyle::linear;
+    r.anneal_style = lm::spec::AnnealStyle::linear;
     CHECK(Schedule(r).rate(850, 0) == Approx(0.1 + 0.9 * 0.75));
-    r.anneal_style = lm::optim::AnnealStyle::cosine;
+    r.anneal_style = lm::spec::AnnealStyle::cosine;
     CHECK(Schedule(r).rate(900, 0) == Approx(0.55));
     r.warmup_init = 0.5;
     CHECK(Schedule(r).rate(0, 0) == 0.5);
@@ -325,12 +325,12 @@ TEST_CASE("an error names the flag that is invalid or excluded by another") {
     r.min_lr = 1;
     CHECK_THROWS_WITH(Schedule(r), HasInOrder("--lr: ", "--min-lr"));
     // A constant rate accepts --lr-decay-tokens, too.
-    lm::optim::LearningRate by_tokens;
+    lm::spec::LearningRate by_tokens;
     by_tokens.max = 1;
     by_tokens.decay_tokens = 10;
-    by_tokens.style = lm::optim::DecayStyle::constant;
+    by_tokens.style = lm::spec::DecayStyle::constant;
     CHECK_NOTHROW(by_tokens.check());
-    by_tokens.style = lm::optim::DecayStyle::wsd;
+    by_tokens.style = lm::spec::DecayStyle::wsd;
     CHECK_THROWS_WITH(
         by_tokens.check(),
         HasInOrder("--lr-decay-tokens: ", "--lr-decay-style linear, cosine or constant", "WSD"));
@@ -355,7 +355,7 @@ TEST_CASE("decoupled rates and a growing weight decay") {
     CHECK_THROWS_AS(Schedule(r), lm::Error);
     r.decoupled_min_lr.reset();
 
-    using lm::optim::WeightDecayStyle;
+    using lm::spec::WeightDecayStyle;
     r.start_weight_decay = 0.01;
     r.end_weight_decay = 0.1;
     CHECK_THROWS_AS(Schedule(r), lm::Error);  // the style is constant

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "optim/curriculum.hpp"
+#include "spec/curriculum.hpp"
 
 #include <algorithm>
 #include <cmath>
@@ -9,7 +9,7 @@
 #include "base/bounds.hpp"
 #include "base/error.hpp"
 
-namespace lm::optim {
+namespace lm::spec {
 namespace {
 
 // The names of the members in error messages.
@@ -103,4 +103,4 @@ bool Curriculum::finished(i64 iteration) const {
     return seq_length(iteration) == max;
 }
 
-}  // namespace lm::optim
+}  // namespace lm::spec

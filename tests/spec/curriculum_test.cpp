@@ -1,18 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 // Curriculum learning: sequence lengths by iteration, and their effect on tokens, on the end of a
 // training and on its learning rate.
-#include "optim/curriculum.hpp"
+#include "spec/curriculum.hpp"
 
 #include "base/error.hpp"
-#include "optim/schedule.hpp"
+#include "spec/schedule.hpp"
 #include "support/catch.hpp"
 
 using lm::i64;
-using lm::optim::Counters;
-using lm::optim::Curriculum;
-using lm::optim::DecayStyle;
-using lm::optim::Schedule;
-using lm::optim::ScheduleRequest;
+using lm::spec::Counters;
+using lm::spec::Curriculum;
+using lm::spec::DecayStyle;
+using lm::spec::Schedule;
+using lm::spec::ScheduleRequest;
 
 namespace {
 

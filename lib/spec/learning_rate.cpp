@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "optim/learning_rate.hpp"
+#include "spec/learning_rate.hpp"
 
 #include <algorithm>
 #include <cmath>
@@ -8,7 +8,7 @@
 #include "base/bounds.hpp"
 #include "base/error.hpp"
 
-namespace lm::optim {
+namespace lm::spec {
 namespace {
 
 double half_cosine(double ratio) {
@@ -124,4 +124,4 @@ double GrowingWeightDecay::at(i64 samples_done) const {
     return start + grown * (end - start);
 }
 
-}  // namespace lm::optim
+}  // namespace lm::spec

@@ -8,11 +8,11 @@
 #include <vector>
 
 #include "base/types.hpp"
-#include "optim/curriculum.hpp"
-#include "optim/learning_rate.hpp"
 #include "spec/batch_ramp.hpp"
+#include "spec/curriculum.hpp"
+#include "spec/learning_rate.hpp"
 
-namespace lm::optim {
+namespace lm::spec {
 
 // Training progress: the iterations done, and the samples and tokens consumed. Skipped steps are
 // included.
@@ -26,7 +26,7 @@ struct Counters {
 // The values of the flags, each in the unit in which the flag counts.
 struct ScheduleRequest {
     i64 seq_length = 0;
-    spec::BatchRamp ramp;
+    BatchRamp ramp;
     // The run ends at the first of these limits. At least one must be given, and at most one of
     // train_samples and train_iters.
     std::optional<i64> train_samples, train_iters, train_tokens;
@@ -81,7 +81,7 @@ class Schedule {
     // first. Returns an empty text when there is no such flag.
     std::string_view unreached_limit() const;
 
-    const spec::BatchRamp& ramp() const { return ramp_; }
+    const BatchRamp& ramp() const { return ramp_; }
     const LearningRate& learning_rate() const { return rate_; }
     // Returns the highest and the lowest rate of the word embedding and the output projection;
     // nullopt when they have the rates of the other tensors.
@@ -105,7 +105,7 @@ class Schedule {
     i64 samples_after_unbounded(i64 iterations) const;
 
     i64 seq_length_;
-    spec::BatchRamp ramp_;
+    BatchRamp ramp_;
     std::optional<i64> train_samples_, train_iters_, train_tokens_;
     std::optional<Curriculum> curriculum_;
     Counters end_;
@@ -114,4 +114,4 @@ class Schedule {
     std::optional<GrowingWeightDecay> weight_decay_;
 };
 
-}  // namespace lm::optim
+}  // namespace lm::spec

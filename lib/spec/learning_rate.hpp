@@ -13,7 +13,7 @@
 #include "base/named.hpp"
 #include "base/types.hpp"
 
-namespace lm::optim {
+namespace lm::spec {
 
 enum class DecayStyle { constant, linear, cosine, inverse_square_root, wsd };
 inline constexpr std::array decay_styles{
@@ -84,4 +84,4 @@ struct UpdateRates {
     std::optional<double> weight_decay;  // replaces AdamWConfig::weight_decay
 };
 
-}  // namespace lm::optim
+}  // namespace lm::spec

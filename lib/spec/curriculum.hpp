@@ -10,7 +10,7 @@
 #include "base/named.hpp"
 #include "base/types.hpp"
 
-namespace lm::optim {
+namespace lm::spec {
 
 struct Curriculum {
     enum class Kind { fixed_linear, fixed_root, fixed_discrete };
@@ -44,4 +44,4 @@ inline constexpr std::array curriculum_kinds{
 Curriculum::Kind parse_curriculum_kind(std::string_view option, std::string_view text);
 std::string_view name_of(Curriculum::Kind kind);
 
-}  // namespace lm::optim
+}  // namespace lm::spec

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "optim/schedule_summary.hpp"
+#include "spec/schedule_summary.hpp"
 
 #include "support/catch.hpp"
 
 using namespace lm;
-using namespace lm::optim;
+using namespace lm::spec;
 
 namespace {
 
-ScheduleRequest bloom() {
+ScheduleRequest bloom_request() {
     ScheduleRequest r;
     r.seq_length = 2048;
     r.ramp = {192, 16, 9'765'625, 2048};
@@ -24,7 +24,7 @@ ScheduleRequest bloom() {
 }  // namespace
 
 TEST_CASE("the key rates of the 176B run") {
-    const Schedule schedule(bloom());
+    const Schedule schedule(bloom_request());
     const auto points = key_rates(schedule);
     REQUIRE(points.size() == 5);
     CHECK(points[0].rate == 0.0);
@@ -40,7 +40,7 @@ TEST_CASE("the key rates of the 176B run") {
 }
 
 TEST_CASE("points that the training does not reach, or that coincide, are omitted") {
-    ScheduleRequest r = bloom();
+    ScheduleRequest r = bloom_request();
     r.ramp.start = 0;
     r.train_samples = 204'800;
     r.warmup_samples.reset();
@@ -53,7 +53,7 @@ TEST_CASE("points that the training does not reach, or that coincide, are omitte
 }
 
 TEST_CASE("the points of a decay by tokens are found by tokens") {
-    ScheduleRequest r = bloom();
+    ScheduleRequest r = bloom_request();
     r.decay_samples.reset();
     r.decay_tokens = 100'000'000'000;
     const auto points = key_rates(Schedule(r));
@@ -63,11 +63,11 @@ TEST_CASE("the points of a decay by tokens are found by tokens") {
 }
 
 TEST_CASE("describe_ramp lists the stages") {
-    const auto lines = describe_ramp(Schedule(bloom()));
+    const auto lines = describe_ramp(Schedule(bloom_request()));
     REQUIRE(lines.size() == 117);
     CHECK(lines.front() == "iterations 1 to 439: batch 192, from sample 0");
     CHECK(lines.back() == "iterations 12659 to 115311: batch 2048, from sample 9765808");
-    ScheduleRequest r = bloom();
+    ScheduleRequest r = bloom_request();
     r.train_samples = 100'000;
     CHECK(describe_ramp(Schedule(r)).size() == 2);
     r.ramp.start = 0;

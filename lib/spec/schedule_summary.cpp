@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "optim/schedule_summary.hpp"
+#include "spec/schedule_summary.hpp"
 
 #include <fmt/format.h>
 
@@ -8,7 +8,7 @@
 
 #include "base/shape.hpp"
 
-namespace lm::optim {
+namespace lm::spec {
 namespace {
 
 // Returns the counters after the first iteration at which the counter `what` (samples, or tokens
@@ -53,7 +53,7 @@ std::vector<RatePoint> key_rates(const Schedule& schedule) {
 }
 
 std::vector<std::string> describe_ramp(const Schedule& schedule) {
-    const std::vector<spec::RampStep> stages = schedule.ramp().stages();
+    const std::vector<RampStep> stages = schedule.ramp().stages();
     std::vector<std::string> lines;
     if (stages.size() < 2) return lines;
     for (size_t k = 0; k < stages.size(); ++k) {
@@ -72,4 +72,4 @@ i64 megatron_validations(const Schedule& schedule, i64 eval_interval) {
     return schedule.total_iterations() / std::max<i64>(1, eval_interval) + 1;
 }
 
-}  // namespace lm::optim
+}  // namespace lm::spec
