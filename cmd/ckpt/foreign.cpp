@@ -41,8 +41,8 @@ io::OrderedJson summary_of(const std::string& path, const MegatronImport& import
     object["iteration"] = import.head().iteration;
     object["optimizer_step"] = import.optimizer_step();
     object["consumed_samples"] = model.consumed_samples;
-    object["tensor_model_parallel_size"] = model.tp;
-    object["pipeline_model_parallel_size"] = model.pp;
+    object[dimension_of(&spec::ParallelConfig::tp).key] = model.tp;
+    object[dimension_of(&spec::ParallelConfig::pp).key] = model.pp;
     object["parameters"] = spec::count_parameters(model.config).total();
     object["padded_vocab_size"] = model.padded_vocab;
     object["dtype"] = name_of(import.weights());

@@ -43,10 +43,12 @@ int run(const Args& args) {
     progress.finish();
     const std::string path = out.final_path() + "/" + io::base_name(result.path);
     if (args.json) {
-        cli::write_stdout(io::json_line({{"path", path},
-                                         {"tensor_model_parallel_size", args.parallel.tensor},
-                                         {"pipeline_model_parallel_size", args.parallel.pipeline},
-                                         {"bytes", result.bytes}}));
+        using spec::ParallelConfig;
+        cli::write_stdout(
+            io::json_line({{"path", path},
+                           {dimension_of(&ParallelConfig::tp).key, args.parallel.tensor},
+                           {dimension_of(&ParallelConfig::pp).key, args.parallel.pipeline},
+                           {"bytes", result.bytes}}));
     } else {
         cli::write_text("{}: tp{} pp{}, {}\n", path, args.parallel.tensor, args.parallel.pipeline,
                         human_size(result.bytes));

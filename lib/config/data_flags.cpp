@@ -3,6 +3,7 @@
 
 #include "base/error.hpp"
 #include "config/tokenizer_flags.hpp"
+#include "data/sampling/datasets.hpp"
 
 namespace lm::config {
 namespace {
@@ -113,7 +114,7 @@ const Fields<DataFlags>& data_order_fields() {
          .help =
              "order of the samples: stateless (computed without an index), megatron (the order of "
              "Megatron-LM) or megatron-deepspeed (the order of BigScience's Megatron-DeepSpeed)",
-         .choices = {"stateless", "megatron", "megatron-deepspeed"},
+         .choices = names_in(data::data_orders),
          .block = Block::training},
         {.option = "--split",
          .member = &S::split,

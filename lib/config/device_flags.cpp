@@ -2,6 +2,15 @@
 #include "config/device_flags.hpp"
 
 namespace lm::config {
+namespace {
+
+std::vector<std::string> attention_choices() {
+    std::vector<std::string> names = names_in(spec::gpu_attentions);
+    names.insert(names.end(), {"unfused", "local"});  // of Megatron; the same as flash
+    return names;
+}
+
+}  // namespace
 
 const Fields<DeviceFlags>& device_fields() {
     using S = DeviceFlags;
@@ -15,7 +24,7 @@ const Fields<DeviceFlags>& device_fields() {
          .help = "attention kernels on a GPU; auto: cuDNN where it is installed and supports the "
                  "shapes; fused: as auto, but an error if cuDNN is not installed; any other value: "
                  "lm-train's flash attention",
-         .choices = {"auto", "flash", "fused", "unfused", "local"},
+         .choices = attention_choices(),
          .block = Block::training},
         {.option = "--deterministic-mode",
          .member = &S::deterministic_mode,

@@ -29,14 +29,17 @@ constexpr const char too_small[] = "must be at least 1, got {}";
 PipelineBalance balance_of(std::string method) {
     std::ranges::transform(method, method.begin(),
                            [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
-    if (method == "type:transformer") return PipelineBalance::layers;
+    constexpr std::string_view other_uniform = "type:transformer";
+    if (method == other_uniform) return PipelineBalance::layers;
     if (method == "type:embedding|transformer") return PipelineBalance::layers_and_embedding;
+    std::vector<std::string> names;
     for (const auto balance : {PipelineBalance::layers, PipelineBalance::layers_and_embedding,
                                PipelineBalance::parameters}) {
-        if (method == name_in(spec::pipeline_balances, balance)) return balance;
+        names.emplace_back(name_in(spec::pipeline_balances, balance));
+        if (method == names.back()) return balance;
     }
-    refuse_value(partition_flag, method,
-                 {"uniform", "type:transformer", "type:transformer|embedding", "parameters"});
+    names.insert(names.begin() + 1, std::string(other_uniform));
+    refuse_value(partition_flag, method, names);
 }
 
 constexpr std::string_view chunks_flag = "--num-virtual-stages-per-pipeline-rank";
@@ -71,16 +74,24 @@ Recompute old_recompute(const ParallelFlags& flags) {
             flags.checkpoint_layers.value_or(1)};
 }
 
+std::vector<std::string> granularity_choices() {
+    std::vector<std::string> names = names_in(spec::recompute_granularities);
+    std::erase(names, name_in(spec::recompute_granularities, Recompute::Granularity::none));
+    return names;
+}
+
 Recompute recompute_of(const ParallelFlags& flags) {
     using enum Recompute::Granularity;
     check_at_least("--checkpoint-num-layers", flags.checkpoint_layers, 1);
     check_at_least("--recompute-num-layers", flags.recompute_layers, 1);
     if (flags.checkpoint_activations) return old_recompute(flags);
-    if (flags.recompute_activations && flags.recompute_granularity == "full") {
+    const Recompute::Granularity given =
+        value_in(spec::recompute_granularities, flags.recompute_granularity).value_or(none);
+    if (flags.recompute_activations && given == full) {
         usage_error("--recompute-activations",
                     "cannot be combined with {} full: give one of the two", granularity_flag);
     }
-    if (flags.recompute_granularity == "full") {
+    if (given == full) {
         const auto method = value_in(spec::recompute_methods, flags.recompute_method);
         return {full, method.value_or(Recompute::Method::uniform),
                 flags.recompute_layers.value_or(1)};
@@ -91,8 +102,7 @@ Recompute recompute_of(const ParallelFlags& flags) {
     if (flags.recompute_layers) {
         usage_error("--recompute-num-layers", "needs {} full", granularity_flag);
     }
-    const bool selected = flags.recompute_activations || !flags.recompute_granularity.empty();
-    return {.granularity = selected ? selective : none};
+    return {.granularity = flags.recompute_activations ? selective : given};
 }
 
 // Returns the number of chunks of a stage when each chunk has at most
@@ -116,7 +126,7 @@ const Fields<ParallelFlags>& parallel_fields() {
          .member = &S::pipeline,
          .metavar = "N",
          .help = "pipeline stages with parts of the layers"},
-        {.name = "data_parallel_size"},
+        {.name = dimension_of(&spec::ParallelConfig::dp).key},
         {.option = "--num-layers-per-virtual-pipeline-stage",
          .member = &S::layers_per_virtual_stage,
          .metavar = "N",
@@ -179,7 +189,7 @@ const Fields<ParallelFlags>& recompute_fields() {
          .help = "recompute activations in backward instead of storing them: selective (outputs of "
                  "norms and activation functions, cheap) or full (whole layers); the results are "
                  "bit-identical",
-         .choices = {"selective", "full"},
+         .choices = granularity_choices(),
          .block = Block::parallel},
         {.option = "--recompute-method",
          .member = &S::recompute_method,

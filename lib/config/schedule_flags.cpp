@@ -7,6 +7,7 @@
 
 #include "base/error.hpp"
 #include "base/units.hpp"
+#include "spec/schedule.hpp"
 
 namespace lm::config {
 
@@ -65,7 +66,7 @@ const Fields<ScheduleFlags>& rate_fields() {
         {.option = "--lr-decay-style",
          .member = &S::lr_decay_style,
          .help = "shape of the learning rate after the warm-up",
-         .choices = {"constant", "linear", "cosine", "inverse-square-root", "WSD"}},
+         .choices = names_in(spec::decay_styles)},
         {.option = "--lr-warmup-init",
          .member = &S::lr_warmup_init,
          .metavar = "RATE",
@@ -118,7 +119,7 @@ const Fields<ScheduleFlags>& decay_fields() {
         {.option = "--lr-wsd-decay-style",
          .member = &S::lr_wsd_decay_style,
          .help = "shape of the last phase of --lr-decay-style WSD",
-         .choices = {"exponential", "linear", "cosine", "minus_sqrt"}},
+         .choices = names_in(spec::anneal_styles)},
         {.option = "--lr-wsd-decay-samples",
          .member = &S::lr_wsd_decay_samples,
          .metavar = "N",
@@ -147,7 +148,7 @@ const Fields<ScheduleFlags>& weight_decay_fields() {
         {.option = "--weight-decay-incr-style",
          .member = &S::weight_decay_style,
          .help = "growth of the weight decay over the samples of the training",
-         .choices = {"constant", "linear", "cosine"}},
+         .choices = names_in(spec::weight_decay_styles)},
     };
     return fields;
 }
@@ -165,7 +166,7 @@ const Fields<CurriculumFlags>& curriculum_fields() {
         {.option = "--curriculum-schedule",
          .member = &S::schedule,
          .help = "growth of the sequence length over the iterations",
-         .choices = {"fixed_linear", "fixed_root", "fixed_discrete"}},
+         .choices = names_in(spec::curriculum_kinds)},
         {.option = "--curriculum-min-difficulty",
          .member = &S::min_difficulty,
          .metavar = "N",

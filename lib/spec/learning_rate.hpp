@@ -21,10 +21,10 @@ inline constexpr std::array decay_styles{
     Named{DecayStyle::cosine, "cosine"},
     Named{DecayStyle::inverse_square_root, "inverse-square-root"}, Named{DecayStyle::wsd, "WSD"}};
 
-enum class AnnealStyle { linear, cosine, exponential, minus_sqrt };  // for the last part of wsd
+enum class AnnealStyle { exponential, linear, cosine, minus_sqrt };  // for the last part of wsd
 inline constexpr std::array anneal_styles{
-    Named{AnnealStyle::linear, "linear"}, Named{AnnealStyle::cosine, "cosine"},
-    Named{AnnealStyle::exponential, "exponential"}, Named{AnnealStyle::minus_sqrt, "minus_sqrt"}};
+    Named{AnnealStyle::exponential, "exponential"}, Named{AnnealStyle::linear, "linear"},
+    Named{AnnealStyle::cosine, "cosine"}, Named{AnnealStyle::minus_sqrt, "minus_sqrt"}};
 
 // The parsers return the style with the name `text`, and throw Error(usage) for an unknown name.
 DecayStyle parse_decay_style(std::string_view text);

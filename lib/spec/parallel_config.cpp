@@ -3,6 +3,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "base/error.hpp"
 #include "base/shape.hpp"
 
@@ -26,6 +28,12 @@ static_assert(
     "expected each nesting of dimensions once: 0, 1, 2, ...");
 
 }  // namespace
+
+const Dimension& dimension_of(i64 ParallelConfig::*size) {
+    const auto* const found = std::ranges::find(dimensions, size, &Dimension::size);
+    LM_CHECK(found != dimensions.end(), "expected the size of a dimension, got another member");
+    return *found;
+}
 
 i64 ParallelConfig::n_ranks() const {
     i64 n = 1;

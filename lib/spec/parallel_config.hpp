@@ -103,6 +103,9 @@ inline constexpr std::array dimensions{
               &Coordinates::pp, 2},
     Dimension{"data", "dp", "data_parallel_size", &ParallelConfig::dp, &Coordinates::dp, 1}};
 
+// Returns the dimension whose size is the member `size`, which must be in the table.
+const Dimension& dimension_of(i64 ParallelConfig::*size);
+
 Coordinates coordinates_of(const ParallelConfig& parallel, i64 rank);
 i64 rank_of(const ParallelConfig& parallel, const Coordinates& at);
 
