@@ -47,7 +47,6 @@ const Fields<ScheduleFlags>& length_fields() {
          .member = &S::micro_batch,
          .metavar = "N",
          .help = "sequences that a rank computes at a time; lm-train requires it"},
-        {.name = "seq_length", .on_resume = OnResume::samples},
     };
     return fields;
 }

@@ -57,10 +57,11 @@ TEST_CASE("fields that a resumed run refuses to change") {
         CAPTURE(key);
         CHECK(resume_rule(Block::training, key).on_resume == OnResume::schedule);
     }
-    for (const char* key : {"seed", "data_order", "split", "seq_length"}) {
+    for (const char* key : {"seed", "data_order", "split"}) {
         CAPTURE(key);
         CHECK(resume_rule(Block::training, key).on_resume == OnResume::samples);
     }
+    CHECK(resume_rule(Block::model, "seq_length").on_resume == OnResume::samples);
     CHECK(resume_rule(Block::training, "train_samples").on_resume == OnResume::sample_count);
     CHECK(resume_rule(Block::training, "initial_loss_scale").on_resume == OnResume::ignored);
     for (const char* key : {"clip_grad", "adam_eps", "global_batch_size", "data_path", "fp16"}) {
@@ -75,7 +76,7 @@ TEST_CASE("a field's row names the flag of the messages") {
     CHECK(flag("linear_bias") == "--disable-bias-linear");
     CHECK(resume_rule(Block::model, "linear_bias").clears);
     CHECK(flag("activation") == "the activation function");
-    CHECK(resume_rule(Block::training, "seq_length").flag == "--seq-length");
+    CHECK(resume_rule(Block::model, "seq_length").flag == "--seq-length");
     CHECK(resume_rule(Block::training, "lr_decay_samples").on_resume == OnResume::decay_end);
     CHECK_THROWS(resume_rule(Block::training, "no_such_field"));
 }

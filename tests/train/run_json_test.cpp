@@ -5,6 +5,7 @@
 #include "io/json.hpp"
 
 #include <algorithm>
+#include <map>
 #include <set>
 #include <sstream>
 
@@ -32,9 +33,9 @@ struct Program {
     cli::Options options{"lm-test", "a test"};
     config::TrainFlags flags;
 
-    Program() {
+    explicit Program(const std::string& more = "") {
         config::add_train_options(options, flags);
-        std::istringstream words(line);
+        std::istringstream words(line + " " + more);
         std::vector<std::string> arguments;
         for (std::string word; words >> word;) arguments.push_back(word);
         options.parse(arguments);
@@ -46,15 +47,47 @@ const io::OrderedJson& object_of(const io::OrderedJson& json, Block block) {
     return block == Block::run ? json : json[name_of(block)];
 }
 
+// Adds the path of each value in `json` that is no object to `places` under its key.
+void add_places(const io::OrderedJson& json, const std::string& path,
+                std::map<std::string, std::vector<std::string>>& places) {
+    for (const auto& [key, value] : json.items()) {
+        const std::string place = path + "." + key;
+        if (value.is_object()) {
+            add_places(value, place, places);
+        } else {
+            places[key].push_back(place);
+        }
+    }
+}
+
 }  // namespace
+
+TEST_CASE("each value of the configuration as JSON has one place") {
+    const std::string curriculum =
+        "--curriculum-learning-type seqlen --curriculum-min-difficulty 8 "
+        "--curriculum-total-steps 1 ";
+    for (const bool have_gpus : {false, true}) {
+        Program program(curriculum + "--save out --load out --decoupled-lr 1e-3 " +
+                        (have_gpus ? "--device auto" : ""));
+        const io::OrderedJson json =
+            to_json(train::resolve(program.flags, "lm-train", {.have_gpus = have_gpus}));
+        std::map<std::string, std::vector<std::string>> places;
+        add_places(json, "", places);
+        CHECK(places.size() > 100);
+        CHECK(places.contains("attention_backend") == have_gpus);
+        for (const auto& [key, found] : places) {
+            CAPTURE(key, found);
+            CHECK(found.size() == 1);
+        }
+    }
+}
 
 TEST_CASE("the configuration as JSON has every field of the tables") {
     Program program;
     const io::OrderedJson json = to_json(train::resolve(program.flags, "lm-train"));
     config::for_each_section([&](const auto& fields) {
         for (const auto& field : fields) {
-            // The model has the sequence length of the schedule.
-            if (field.block == Block::none || field.key() == "seq_length") continue;
+            if (field.block == Block::none) continue;
             CAPTURE(field.key());
             CHECK(object_of(json, *field.block).contains(field.key()) !=
                   only_on_gpus.contains(field.key()));

@@ -108,7 +108,6 @@ OrderedJson training_values(const RunConfig& config) {
         {"rampup_batch_size", ramp_json(config.schedule.ramp())},
         {"step_batch_size_schedule", steps_json(config.schedule.ramp(), model.seq_length)},
         {"micro_batch_size", config.trainer.micro_batch},
-        {"seq_length", model.seq_length},
         {"lr", rate.max},
         {"min_lr", rate.min},
         {"lr_decay_style", name_of(rate.style)},
@@ -120,8 +119,6 @@ OrderedJson training_values(const RunConfig& config) {
         {"lr_wsd_decay_samples", rate.anneal_samples},
         {"curriculum_learning_type", curriculum_json(config.schedule.curriculum())},
         {"skip_train_iteration_range", skip_json(config.skipped)},
-        {"attention_dropout", model.attention_dropout},
-        {"hidden_dropout", model.hidden_dropout},
         {"seed", config.trainer.seed},
         {"fp16", weights == DType::fp16},
         {"bf16", weights == DType::bf16}};
@@ -191,7 +188,6 @@ OrderedJson to_json(const RunConfig& config) {
     json.update(block_json(config, Block::run, run_values(config)));
     json["train_iterations"] = config.schedule.total_iterations();
     add(Block::training, training_values(config));
-    json[name_of(Block::training)].erase("seq_length");  // the model has it
     add(Block::validation, {{"samples", config.validation_samples()}});
     add(Block::checkpoints, {});
     add(Block::stopping, {});

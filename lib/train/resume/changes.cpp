@@ -5,6 +5,7 @@
 
 #include "base/error.hpp"
 #include "base/log.hpp"
+#include "ckpt/format/model_json.hpp"
 #include "data/indexed/dataset_identity.hpp"
 #include "io/json.hpp"
 #include "train/config/run_data.hpp"
@@ -41,12 +42,12 @@ class Changes {
             checkpoint_.path(), saved.digest, now.digest);
     }
 
-    void check_training(const io::Json& saved, const io::OrderedJson& now) const {
-        for (const auto& [key, value] : now.items()) {
-            const auto old = saved.find(key);
-            if (old == saved.end() || *old == io::Json(value)) continue;
-            check_key(key, text_of(*old), text_of(io::Json(value)));
-        }
+    void check_model() const {
+        check_block(config::Block::model, ckpt::to_json(manifest_.model, true),
+                    ckpt::to_json(config_.trainer.model, true));
+    }
+    void check_training(const io::Json& saved) const {
+        check_block(config::Block::training, saved, training_json(config_));
     }
 
     void check_data(const io::Json& saved, const io::OrderedJson& now) const {
@@ -59,9 +60,20 @@ class Changes {
     }
 
   private:
-    void check_key(const std::string& key, const std::string& was, const std::string& is) const {
-        const config::ResumeRule rule = config::resume_rule(config::Block::training, key);
-        if (rule.on_resume == config::OnResume::ignored) return;
+    void check_block(config::Block block, const io::Json& saved, const io::OrderedJson& now) const {
+        for (const auto& [key, value] : now.items()) {
+            const auto old = saved.find(key);
+            if (old == saved.end() || *old == io::Json(value)) continue;
+            check_change(config::resume_rule(block, key), text_of(*old), text_of(io::Json(value)));
+        }
+    }
+
+    void check_change(const config::ResumeRule& rule, const std::string& was,
+                      const std::string& is) const {
+        using enum config::OnResume;
+        if (rule.on_resume == ignored) return;
+        // require_same_model() has checked these.
+        if (rule.on_resume == refused || rule.on_resume == refused_rope) return;
         if (changes_schedule(rule.on_resume)) {
             if (!config_.checkpoints.override_schedule) {
                 usage_error(rule.flag,
@@ -219,7 +231,8 @@ void check_changes(const RunConfig& config, const io::OrderedJson& data,
     if (config.checkpoints.finetune) return;
     const io::Json state = io::parse_json(checkpoint.manifest().state, checkpoint.path());
     if (const auto saved = state.find(name_of(config::Block::training)); saved != state.end()) {
-        changes.check_training(*saved, training_json(config));
+        changes.check_model();
+        changes.check_training(*saved);
     }
     if (const auto saved = state.find("data"); saved != state.end()) {
         changes.check_data(*saved, data);

@@ -9,6 +9,7 @@
 #include "base/error.hpp"
 #include "base/hash.hpp"
 #include "base/log.hpp"
+#include "ckpt/format/model_json.hpp"
 #include "ckpt/history/steps.hpp"
 #include "io/atomic.hpp"
 #include "io/file.hpp"
@@ -149,11 +150,14 @@ const RefusedRange* RefusedIterations::find(i64 iteration) const {
 
 std::string digest_of_batches(const RunConfig& config, const io::OrderedJson& data) {
     io::OrderedJson batches = {{"data", data}, {"sizes", io::OrderedJson::array()}};
-    const io::OrderedJson training = training_json(config);
-    for (const auto& [key, value] : training.items()) {
-        const config::OnResume rule = config::resume_rule(config::Block::training, key).on_resume;
-        if (rule == config::OnResume::samples) batches[key] = value;
-    }
+    const auto add = [&](config::Block block, const io::OrderedJson& values) {
+        for (const auto& [key, value] : values.items()) {
+            const config::OnResume rule = config::resume_rule(block, key).on_resume;
+            if (rule == config::OnResume::samples) batches[key] = value;
+        }
+    };
+    add(config::Block::model, ckpt::to_json(config.trainer.model));
+    add(config::Block::training, training_json(config));
     // Megatron's orders shuffle the samples of the whole training, so they depend on the number of
     // samples.
     if (config.data_order != data::DataOrder::stateless) {
