@@ -1,7 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "config/action_flags.hpp"
 
+#include "config/field_json.hpp"
+
 namespace lm::config {
+
+using io::OrderedJson;
 
 const Fields<ActionFlags>& action_fields() {
     using S = ActionFlags;
@@ -11,6 +15,7 @@ const Fields<ActionFlags>& action_fields() {
          .help = "check files and flags, print the plan, do not train"},
         {.option = "--world-size",
          .member = &S::world_size,
+         .json = [](const Resolved& r) -> OrderedJson { return r.parallel.n_ranks(); },
          .metavar = "N",
          .help = "number of ranks to plan for, instead of the number of started ranks; lm-train "
                  "accepts it with --dry-run only",

@@ -17,6 +17,7 @@
 #include "base/error.hpp"
 #include "base/named.hpp"
 #include "cli/options.hpp"
+#include "io/json_fwd.hpp"
 
 namespace lm::config {
 
@@ -58,6 +59,8 @@ enum class OnResume {
                    // samples
 };
 
+struct Resolved;  // config/resolved.hpp
+
 template <typename Section>
 struct Field {
     using Member = std::variant<std::monostate, bool Section::*, i64 Section::*, double Section::*,
@@ -67,6 +70,8 @@ struct Field {
 
     std::string_view option;  // "--name" or "--name,--alias"; empty: no option
     Member member;
+    // Returns the value in JSON; a discarded one omits the key. nullptr: the value of `member`.
+    io::OrderedJson (*json)(const Resolved&) = nullptr;
     std::string_view metavar;
     std::string_view help;
     std::vector<std::string> choices;

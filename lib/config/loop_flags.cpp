@@ -1,7 +1,23 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "config/loop_flags.hpp"
 
+#include "config/field_json.hpp"
+
 namespace lm::config {
+namespace {
+
+using io::OrderedJson;
+
+OrderedJson skip_json(const std::vector<IterationRange>& skipped) {
+    OrderedJson ranges = OrderedJson::array();
+    for (const IterationRange& range : skipped) {
+        if (!range.rate_advances) continue;
+        ranges.push_back(fmt::format("{}-{}", range.first, range.last));
+    }
+    return ranges;
+}
+
+}  // namespace
 
 const Fields<ValidationFlags>& validation_fields() {
     using S = ValidationFlags;
@@ -18,7 +34,8 @@ const Fields<ValidationFlags>& validation_fields() {
          .member = &S::global_batch,
          .metavar = "N",
          .help = "sequences of a validation batch; default: --global-batch-size"},
-        {.name = "samples"},
+        {.json = [](const Resolved& r) -> OrderedJson { return r.validation_samples; },
+         .name = "samples"},
     };
     return fields;
 }
@@ -96,6 +113,7 @@ const Fields<StoppingFlags>& fault_fields() {
          .block = Block::training},
         {.option = "--skip-train-iteration-range",
          .member = &S::skip_ranges,
+         .json = [](const Resolved& r) -> OrderedJson { return skip_json(r.skipped); },
          .metavar = "A-B",
          .help = "consume the batches of iterations A to B without training on them",
          .block = Block::training},

@@ -4,8 +4,12 @@
 #include <algorithm>
 #include <iterator>
 
+#include "config/field_json.hpp"
+
 namespace lm::config {
 namespace {
+
+using io::OrderedJson;
 
 std::vector<std::string> position_choices() {
     std::vector<std::string> names = names_in(spec::position_embeddings);
@@ -198,6 +202,7 @@ const Fields<ModelFlags>& initial_fields() {
          .block = Block::model},
         {.option = "--seed",
          .member = &S::seed,
+         .json = [](const Resolved& r) -> OrderedJson { return r.seed; },
          .metavar = "N",
          .help = "seed of weights, dropout and data order",
          .block = Block::training,

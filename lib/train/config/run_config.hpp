@@ -11,12 +11,12 @@
 #include "base/problem_list.hpp"
 #include "base/threads.hpp"
 #include "ckpt/format/manifest.hpp"
+#include "config/skip_ranges.hpp"
 #include "config/train_flags.hpp"
 #include "data/sampling/datasets.hpp"
 #include "data/sampling/loader.hpp"
 #include "spec/schedule.hpp"
 #include "train/config/save_rules.hpp"
-#include "train/config/skip_ranges.hpp"
 #include "train/config/trainer_config.hpp"
 
 namespace lm::train {
@@ -32,8 +32,8 @@ struct RunConfig {
     bool split_given = false;  // --split is on the command line
     spec::Schedule schedule;
     SaveRules saves;
-    std::vector<IterationRange> skipped;  // iterations that are not trained on
-    ckpt::TokenizerInfo tokenizer;        // tokenizer of the data
+    std::vector<config::IterationRange> skipped;  // iterations that are not trained on
+    ckpt::TokenizerInfo tokenizer;                // tokenizer of the data
     config::RankCheckFlags rank_checks;
     config::ValidationFlags validation;
     config::CheckpointFlags checkpoints;

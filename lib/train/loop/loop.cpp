@@ -234,7 +234,7 @@ class TrainingLoop {
     // made. Returns whether the iteration was skipped.
     bool skip() {
         const i64 iteration = progress_.done.iteration + 1;
-        const IterationRange* by_flag = skipped_range(rules_, iteration);
+        const config::IterationRange* by_flag = skipped_range(rules_, iteration);
         const RefusedRange* refused = by_flag == nullptr ? refused_.find(iteration) : nullptr;
         if (by_flag == nullptr && refused == nullptr) return false;
         const bool rate_advances = by_flag == nullptr || by_flag->rate_advances;

@@ -24,8 +24,8 @@ bool due(const std::vector<spec::SaveRange>& schedule, i64 iteration) {
 
 }  // namespace
 
-const IterationRange* skipped_range(const LoopRules& rules, i64 iteration) {
-    for (const IterationRange& range : rules.skip) {
+const config::IterationRange* skipped_range(const LoopRules& rules, i64 iteration) {
+    for (const config::IterationRange& range : rules.skip) {
         if (range.contains(iteration)) return &range;
     }
     return nullptr;

@@ -12,9 +12,9 @@
 #include "base/error.hpp"
 #include "config/checkpoint_flags.hpp"
 #include "config/loop_flags.hpp"
+#include "config/skip_ranges.hpp"
 #include "spec/save_schedule.hpp"
 #include "spec/schedule.hpp"
-#include "train/config/skip_ranges.hpp"
 
 namespace lm::train {
 
@@ -32,7 +32,8 @@ struct LoopRules {
     std::optional<double> exit_duration_s;
     std::optional<double> before_job_end_s;  // --exit-before-limit; nullopt: off
     std::optional<i64> check_replicas;       // iterations between two checks
-    std::vector<IterationRange> skip;        // iterations whose batch is consumed without training
+    std::vector<config::IterationRange>
+        skip;  // iterations whose batch is consumed without training
 };
 
 // The state of the loop after an iteration.
@@ -72,7 +73,7 @@ bool should_evaluate(const LoopRules& rules, const LoopState& now);
 // last validation.
 bool should_test(const LoopRules& rules, const LoopState& now);
 // Returns the skipped range that contains `iteration`, or nullptr.
-const IterationRange* skipped_range(const LoopRules& rules, i64 iteration);
+const config::IterationRange* skipped_range(const LoopRules& rules, i64 iteration);
 
 enum class Stop {
     no,

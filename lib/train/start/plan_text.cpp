@@ -234,7 +234,7 @@ void add_schedule_details(std::string& plan, const RunConfig& config) {
         line(plan, "rate", "{:.3E} at the {}: iteration {}, {} samples", point.rate, point.what,
              point.done.iteration, point.done.samples);
     }
-    for (const IterationRange& range : config.skipped) {
+    for (const config::IterationRange& range : config.skipped) {
         line(plan, "skipped", "iterations {} to {}: their samples are consumed without training",
              range.first, range.last);
     }

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "train/config/skip_ranges.hpp"
+#include "config/skip_ranges.hpp"
 
 #include <algorithm>
 
 #include "base/error.hpp"
 #include "base/units.hpp"
 
-namespace lm::train {
+namespace lm::config {
 namespace {
 
 IterationRange parse_range(std::string_view option, std::string_view text) {
@@ -47,4 +47,4 @@ std::vector<IterationRange> parse_skip_ranges(const std::vector<std::string>& te
     return joined;
 }
 
-}  // namespace lm::train
+}  // namespace lm::config

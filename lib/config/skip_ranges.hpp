@@ -7,7 +7,7 @@
 
 #include "base/types.hpp"
 
-namespace lm::train {
+namespace lm::config {
 
 // The iterations `first` to `last`, both included. If a run skips them, `rate_advances` states
 // whether the learning rate advances.
@@ -24,4 +24,4 @@ struct IterationRange {
 std::vector<IterationRange> parse_skip_ranges(const std::vector<std::string>& texts,
                                               const std::vector<i64>& iterations = {});
 
-}  // namespace lm::train
+}  // namespace lm::config
