@@ -13,11 +13,11 @@ namespace {
 
 // The values of a run with one rank.
 struct Run {
-    const spec::ModelConfig model;
-    const spec::ParallelConfig parallel;
-    const spec::Schedule schedule{
+    spec::ModelConfig model;
+    spec::ParallelConfig parallel;
+    spec::Schedule schedule{
         {.seq_length = 8, .ramp = {.global_batch = 1}, .train_iters = 2, .lr = 1e-3}};
-    const std::vector<IterationRange> skipped;
+    std::vector<IterationRange> skipped;
 
     Resolved resolved() const {
         return {.model = model, .parallel = parallel, .schedule = schedule, .skipped = skipped};
