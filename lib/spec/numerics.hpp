@@ -3,9 +3,8 @@
 //
 // Why gradients are fp32 when weights have 16 bits. A gradient is a sum over micro-batches and then
 // over replicas. bf16 has 8 significant bits, so that a summand below 1/512 of the sum so far is
-// lost, and with 16 micro-batches on 64 replicas most summands are near that size. The loss curve
-// shows nothing for weeks, which is the worst kind of fault. With fp32 sums all layouts agree to
-// rounding, which is what the tests of all parallel code compare.
+// lost, and with 16 micro-batches on 64 replicas most summands are near that size. With fp32 sums
+// all layouts agree to rounding, which is what the tests of all parallel code compare.
 //
 // The price is 4 bytes a parameter instead of 2, and twice the bytes of the reduction. The memory
 // is small beside masters and moments (12 bytes); the reduction runs during backward

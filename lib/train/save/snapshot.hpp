@@ -14,8 +14,8 @@
 // memory, which containers limit to 64 MB by default, and a second life to watch. An error in a
 // thread is a value that the next step reads.
 //
-// The price is host memory for the state of the rank, which stays allocated between saves: pages
-// that exist already are copied to at several times the rate of fresh ones.
+// The price is host memory for the state of the rank, which stays allocated between saves, so that
+// a copy has no page faults.
 #pragma once
 
 #include <atomic>
