@@ -1,12 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "train/resume/resume.hpp"
 
+#include <filesystem>
 #include <functional>
 #include <string>
 #include <vector>
 
 #include "base/problem_list.hpp"
+#include "ckpt/history/generation.hpp"
+#include "ckpt/history/save.hpp"
+#include "comm/self/group.hpp"
+#include "cpu/cpu_device.hpp"
+#include "golden.hpp"
 #include "support/catch.hpp"
+#include "support/temp_dir.hpp"
 
 using namespace lm;
 
@@ -97,4 +104,38 @@ TEST_CASE("a resumed run may change dropout and the scale of initial weights") {
     wanted.hidden_dropout = 0.5;
     wanted.init_std = 0.01;
     CHECK_NOTHROW(train::require_same_model(llama(), wanted, "run/global_step5"));
+}
+
+TEST_CASE("a run loads the step that replaced another one while the run read it") {
+    const test::TempDir scratch;
+    const test::Golden golden("gpt2_tiny");
+    const auto device = cpu::make_device(1);
+    train::RunConfig config{
+        .trainer = {.model = golden.config(), .micro_batch = 1, .n_threads = 1},
+        .schedule = spec::Schedule({.seq_length = 8, .train_iters = 4, .lr = 1e-3})};
+    config.checkpoints.load = scratch / "run";
+    const auto trainer = train::Trainer::allocate(config.trainer, *device);
+    const auto save = [&](const std::string& directory, u64 seed, i64 samples) {
+        train::TrainerConfig seeded = config.trainer;
+        seeded.seed = seed;
+        const auto saving = train::Trainer::allocate(seeded, *device);
+        saving->initialize();
+        ckpt::SaveInfo info;
+        info.model = golden.config();
+        info.counters = {.iteration = 2, .consumed_samples = samples};
+        ckpt::save(ckpt::claim(directory), info, saving->checkpoint_pieces());
+    };
+    save(scratch / "run", 1, 10);
+    save(scratch / "other", 2, 20);
+    comm::SelfGroup group("world");
+    auto chosen = train::open_checkpoint(config, group);
+    REQUIRE(chosen);
+    const std::string step = scratch / "run/global_step2";
+    std::filesystem::rename(step, scratch / "aside");
+    std::filesystem::rename(scratch / "other/global_step2", step);
+    std::filesystem::copy_file(scratch / "other/latest", scratch / "run/latest",
+                               std::filesystem::copy_options::overwrite_existing);
+    CHECK_FALSE(chosen->is_current());
+    const auto progress = train::load_or_initialize(config, {}, std::move(chosen), group, *trainer);
+    CHECK(progress.done.samples == 20);
 }

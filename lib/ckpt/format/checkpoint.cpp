@@ -191,9 +191,16 @@ void Checkpoint::State::check_totals() const {
 }
 
 Checkpoint Checkpoint::open(const std::string& path, const Share& share) {
-    auto state = std::make_shared<State>();
-    state->open(path, share, read_manifest(path));
-    return Checkpoint(std::move(state));
+    for (;;) {
+        Manifest manifest = read_manifest(path);
+        Checkpoint checkpoint(std::make_shared<State>());
+        try {
+            checkpoint.state_->open(path, share, std::move(manifest));
+            return checkpoint;
+        } catch (const DamageError&) {
+            if (checkpoint.is_current()) throw;
+        }
+    }
 }
 
 Checkpoint Checkpoint::open(const std::string& path, const Share& share,
@@ -211,6 +218,14 @@ const std::string& Checkpoint::path() const {
 
 const Manifest& Checkpoint::manifest() const {
     return state_->manifest;
+}
+
+bool Checkpoint::is_current() const {
+    try {
+        return read_manifest(path()).digest == manifest().digest;
+    } catch (const DamageError&) {
+        return !io::checked::exists(fmt::format("{}/{}", path(), manifest_file));
+    }
 }
 
 const std::vector<IndexPart>& Checkpoint::parts() const {

@@ -36,7 +36,8 @@ class Checkpoint final : public TensorSource {
     // has its size, and the number in the directory's name is the iteration of the manifest. Throws
     // Error(failure) when the system cannot read these files. If share.count > 1, opens only the
     // index parts of the share and checks only the files that they list; load() opens other parts
-    // when it needs them. So no rank of a large job has to open all files.
+    // when it needs them. So no rank of a large job has to open all files. A step that another run
+    // replaces meanwhile is opened again.
     static Checkpoint open(const std::string& path, const Share& share = {});
     // Opens as the other open() does, but does not read the manifest file. `manifest` is the text
     // of the manifest, which another rank has read.
@@ -44,6 +45,10 @@ class Checkpoint final : public TensorSource {
 
     const std::string& path() const override;
     const Manifest& manifest() const;
+    // Reads the manifest file again. Returns false when it is missing or has another digest than
+    // manifest(): another run has set the step aside or replaced it, and a DamageError of load()
+    // can come from a mixture of two undamaged steps.
+    bool is_current() const;
     const spec::ModelConfig& model() const override { return manifest().model; }
     i64 iteration() const override { return manifest().counters.iteration; }
     const std::vector<TensorInfo>& tensors() const override { return manifest().tensors; }

@@ -170,15 +170,30 @@ void choose(const RunConfig& config, comm::Group& world, Chosen& chosen,
     chosen.damage = damage_found_by(open_share, config, world);
 }
 
+// Returns whether another run has replaced the chosen step or set it aside since rank 0 read its
+// manifest. Two runs of one directory overlap when a job is started again before its last task has
+// ended. Collective.
+bool replaced_meanwhile(comm::Group& world, const Chosen& chosen) {
+    std::string replaced;
+    parallel::together(world, [&] {
+        if (world.rank() != 0 || chosen.checkpoint->is_current()) return;
+        replaced = chosen.checkpoint->path();
+        note("{}: another run replaced it while this run read it: choosing a step again", replaced);
+    });
+    return !parallel::broadcast_text(world, replaced).empty();
+}
+
 // Chooses another step until chosen.damage is empty. Calls `check` on rank 0 for each chosen step;
 // `check` throws when the run cannot resume from the step. Collective.
 void choose_undamaged(const RunConfig& config, comm::Group& world, Chosen& chosen,
                       const std::function<void(const ckpt::Checkpoint&)>& check) {
     while (!chosen.damage.empty()) {
-        if (world.rank() == 0) {
+        if (replaced_meanwhile(world, chosen)) {
+            chosen.damage.clear();
+        } else if (world.rank() == 0) {
             chosen.damaged.push_back(chosen.checkpoint->manifest().counters.iteration);
         }
-        if (!chosen.tried_local) {
+        if (!chosen.damage.empty() && !chosen.tried_local) {
             std::erase(chosen.damaged, restore_local_step(config, world, chosen.damaged));
             chosen.tried_local = true;
         }
