@@ -17,6 +17,8 @@ TEST_CASE("a rank that stays slow for ten steps is named once") {
     CHECK(found->ratio == Approx(1.3 / 1.02));
     CHECK_FALSE(rule.add(slow, 1));
     CHECK_FALSE(rule.add(even, 1));
+    CHECK_FALSE(rule.add(slow, 10));
+    CHECK_FALSE(rule.add(even, StragglerRule::recovery_steps));
     CHECK(rule.add(slow, 10));
     // Two ranks that are slow in turn are noise: no rank is named.
     StragglerRule noise;
@@ -36,6 +38,16 @@ TEST_CASE("slow ranks that alternate as the slowest one, and half of the ranks, 
             named.push_back(found->rank);
     }
     CHECK(named == std::vector<int>{3, 1});
+}
+
+TEST_CASE("two ranks that are slow in turn are named once each") {
+    StragglerRule rule;
+    std::vector<int> named;
+    for (int i = 0; i < 100; ++i) {
+        const auto found = rule.add(i % 2 == 0 ? std::vector{1, 1.2} : std::vector{1.2, 1.0}, 10);
+        if (found) named.push_back(found->rank);
+    }
+    CHECK(named == std::vector<int>{1, 0});
 }
 
 TEST_CASE("of two ranks, the slower one is named") {

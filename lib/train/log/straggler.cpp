@@ -113,12 +113,16 @@ std::optional<StragglerRule::Straggler> StragglerRule::add(const std::vector<dou
     ranks_.resize(own_s.size());
     std::optional<Straggler> found;
     for (size_t i = 0; i < own_s.size(); ++i) {
+        Rank& rank = ranks_[i];
         if (reference <= 0 || own_s[i] < least) {
-            ranks_[i] = {};
+            rank.slow_steps = 0;
+            rank.normal_steps += steps;
+            if (rank.normal_steps >= recovery_steps) rank.reported = false;
             continue;
         }
-        ranks_[i].steps += steps;
-        if (ranks_[i].reported || ranks_[i].steps < least_steps) continue;
+        rank.slow_steps += steps;
+        rank.normal_steps = 0;
+        if (rank.reported || rank.slow_steps < least_steps) continue;
         const double own_ratio = own_s[i] / reference;
         if (!found || own_ratio > found->ratio) found = Straggler{static_cast<int>(i), own_ratio};
     }

@@ -31,6 +31,9 @@ class StragglerRule {
     static constexpr double ratio = 1.1;      // own time of a slow rank / lower median of all ranks
     static constexpr i64 least_steps = 10;    // steps in a row in which a rank is slow
     static constexpr double least_s = 0.001;  // shorter own times of a step are noise
+    // Steps in a row after which a reported rank counts as recovered. On a loaded host the ranks
+    // are slow in turn, and each of them would be reported at every turn.
+    static constexpr i64 recovery_steps = 100;
 
     struct Straggler {
         int rank = 0;
@@ -42,11 +45,12 @@ class StragglerRule {
     std::optional<Straggler> add(const std::vector<double>& own_s, i64 steps);
 
   private:
-    struct Slow {
-        i64 steps = 0;  // in a row
+    struct Rank {
+        i64 slow_steps = 0;    // in a row
+        i64 normal_steps = 0;  // in a row
         bool reported = false;
     };
-    std::vector<Slow> ranks_;
+    std::vector<Rank> ranks_;
 };
 
 // Finds a growth of memory use that would exhaust the memory within 24 hours. Divides each of three
