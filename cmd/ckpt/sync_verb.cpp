@@ -27,6 +27,7 @@ struct Args {
     std::string destination;
     std::vector<std::string> logs;
     RuleFlags rules;
+    bool weights_only = false;
     bool verify = false;
     std::optional<cli::Bytes> bwlimit;
     i64 retries = 3;
@@ -84,6 +85,7 @@ int run(const Args& args) {
          .destination = args.destination,
          .logs = args.logs,
          .rules = parse_rules(args.rules),
+         .weights_only = args.weights_only,
          .verify = args.verify,
          .bytes_per_second = args.bwlimit ? std::optional(args.bwlimit->value) : std::nullopt,
          .retries = args.retries,
@@ -116,6 +118,7 @@ void add_sync(cli::Options& options) {
     verb.values_added("--logs", &args->logs, "PATTERN",
                       "also copy the matching files to DEST/logs");
     add_rules(verb, args->rules);
+    verb.flag("--weights-only", &args->weights_only, "do not copy masters and Adam moments");
     verb.flag("--verify", &args->verify,
               "also compare the bytes of the steps that DEST already has with those of SRC");
     verb.value("--bwlimit", &args->bwlimit, "SIZE", "copy at most SIZE bytes per second");

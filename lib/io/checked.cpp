@@ -343,6 +343,11 @@ void fsync_parent_of(const std::string& path) {
     fsync_path(parent_of(path));
 }
 
+void symlink(const std::string& target, const std::string& path) {
+    if (faulted("create", path) || ::symlink(target.c_str(), path.c_str()) != 0)
+        system_error(path, "create", errno);
+}
+
 void rename(const std::string& from, const std::string& to) {
     if (faulted("rename", to, {.from = from, .offset = 0, .bytes = {}}) ||
         ::rename(from.c_str(), to.c_str()) != 0) {

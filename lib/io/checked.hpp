@@ -74,6 +74,8 @@ bool exists(const std::string& path);
 // Creates a directory whose name this toolkit chose. Accepts an existing directory, and refuses a
 // link to one, because a link in a shared directory may lead to files of the user.
 void make_directory(const std::string& path);
+// Creates the symbolic link `path`, whose name this toolkit chose, to `target`.
+void symlink(const std::string& target, const std::string& path);
 void unlink(const std::string& path);
 void remove_directory(const std::string& path);
 // The same for `name` in the open directory `in`; `path` is its name in messages.

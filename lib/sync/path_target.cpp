@@ -80,8 +80,8 @@ class PathTarget final : public SyncTarget {
 
 }  // namespace
 
-std::unique_ptr<SyncTarget> path_target(const std::string& path, std::optional<i64> rate) {
-    return std::make_unique<PathTarget>(path, rate);
+std::unique_ptr<SyncTarget> path_target(const std::string& path, const TransferOptions& options) {
+    return std::make_unique<PathTarget>(path, options.bytes_per_second);
 }
 
 }  // namespace lm::sync

@@ -28,11 +28,13 @@ bool reports_difference(const std::string& report) {
 
 class RcloneTarget final : public SyncTarget {
   public:
-    // `name`: remote:path. `rate`: the largest number of bytes per second; nullopt: no limit.
-    RcloneTarget(std::string name, std::optional<i64> rate) : name_(std::move(name)) {
+    // `name`: remote:path.
+    RcloneTarget(std::string name, const TransferOptions& options)
+        : name_(std::move(name)), links_(fmt::format("--copy-links={}", options.follow_links)) {
         while (name_.ends_with('/')) name_.pop_back();
         // The suffix B means bytes per second. Without a suffix, the unit would be KiB per second.
-        if (rate) limit_ = fmt::format("--bwlimit={}B", *rate);
+        if (const auto rate = options.bytes_per_second)
+            limit_ = fmt::format("--bwlimit={}B", *rate);
     }
 
     std::string manifests(const std::string& cache) override {
@@ -46,7 +48,7 @@ class RcloneTarget final : public SyncTarget {
     void send_step(const std::string& path) override {
         const std::string to = remote(io::base_name(path));
         const std::string temporary = to + std::string(ckpt::incoming_mark);
-        std::vector<std::string> send{"sync", "--checksum", path, temporary};
+        std::vector<std::string> send{"sync", "--checksum", links_, path, temporary};
         const bool shows = programs_show_progress();
         if (shows) send.emplace_back("--progress");
         rclone(send, true, shows ? io::Stdout::shown : io::Stdout::returned);
@@ -79,8 +81,8 @@ class RcloneTarget final : public SyncTarget {
 
     bool same_bytes(const std::string& path) override {
         const io::ProgramResult result =
-            io::run_program({"rclone", "check", "--log-level", "ERROR", "--combined", "-", path,
-                             remote(io::base_name(path))});
+            io::run_program({"rclone", "check", links_, "--log-level", "ERROR", "--combined", "-",
+                             path, remote(io::base_name(path))});
         // rclone has one exit code for different bytes and for a broken connection, so the report
         // of --combined decides.
         if (reports_difference(result.output)) return false;
@@ -104,13 +106,13 @@ class RcloneTarget final : public SyncTarget {
         }
     }
 
-    std::string name_, limit_;
+    std::string name_, links_, limit_;
 };
 
 }  // namespace
 
-std::unique_ptr<SyncTarget> rclone_target(const std::string& name, std::optional<i64> rate) {
-    return std::make_unique<RcloneTarget>(name, rate);
+std::unique_ptr<SyncTarget> rclone_target(const std::string& name, const TransferOptions& options) {
+    return std::make_unique<RcloneTarget>(name, options);
 }
 
 }  // namespace lm::sync

@@ -27,10 +27,13 @@ std::string refuse_links(const std::string& path) {
     }
 }
 
+using Words = std::vector<std::string>;
+
 class RsyncTarget final : public SyncTarget {
   public:
-    // `name`: host:path. `rate`: the largest number of bytes per second; nullopt: no limit.
-    RsyncTarget(const std::string& name, std::optional<i64> rate) : name_(name) {
+    // `name`: host:path.
+    RsyncTarget(const std::string& name, const TransferOptions& options)
+        : name_(name), step_words_(options.follow_links ? Words{"--copy-links"} : Words{}) {
         const size_t colon = name.find(':');
         host_ = name.substr(0, colon);
         path_ = name.substr(colon + 1);
@@ -39,7 +42,8 @@ class RsyncTarget final : public SyncTarget {
         ssh_ = shell != nullptr && *shell != '\0' ? shell : "ssh";
         rsync_ = {"rsync", "-a", "--partial-dir=.rsync-partial", "-e", ssh_};
         // The unit of rsync's --bwlimit is KiB per second.
-        if (rate) rsync_.push_back(fmt::format("--bwlimit={}", std::max<i64>(1, *rate / 1024)));
+        if (const auto rate = options.bytes_per_second)
+            rsync_.push_back(fmt::format("--bwlimit={}", std::max<i64>(1, *rate / 1024)));
     }
 
     std::string manifests(const std::string& cache) override {
@@ -66,7 +70,7 @@ class RsyncTarget final : public SyncTarget {
         const std::string temporary = name + std::string(ckpt::incoming_mark);
         on_host(
             fmt::format("cd {} && {{ {}:; }}", io::shell_quoted(path_), refuse_links(temporary)));
-        auto words = rsync_;
+        auto words = words_for_step();
         words.insert(words.end(), {"--delete", path + "/", remote(temporary) + "/"});
         const bool shows = programs_show_progress();
         if (shows) words.emplace_back("--info=progress2");
@@ -106,7 +110,7 @@ class RsyncTarget final : public SyncTarget {
     }
 
     bool same_bytes(const std::string& path) override {
-        auto words = rsync_;
+        auto words = words_for_step();
         words.insert(words.end(), {"-n", "-c", "--itemize-changes", "--no-times", "--no-perms",
                                    "--omit-dir-times", "--delete", path + "/",
                                    remote(io::base_name(path)) + "/"});
@@ -114,6 +118,12 @@ class RsyncTarget final : public SyncTarget {
     }
 
   private:
+    Words words_for_step() const {
+        Words words = rsync_;
+        words.insert(words.end(), step_words_.begin(), step_words_.end());
+        return words;
+    }
+
     std::string remote(const std::string& name) const {
         return host_ + ":" + path_ + (name.empty() ? "" : "/" + name);
     }
@@ -133,13 +143,14 @@ class RsyncTarget final : public SyncTarget {
     }
 
     std::string name_, host_, path_, ssh_;
-    std::vector<std::string> rsync_;  // the words that all calls of rsync start with
+    Words rsync_;       // the words that all calls of rsync start with
+    Words step_words_;  // further words of the calls that read a step
 };
 
 }  // namespace
 
-std::unique_ptr<SyncTarget> rsync_target(const std::string& name, std::optional<i64> rate) {
-    return std::make_unique<RsyncTarget>(name, rate);
+std::unique_ptr<SyncTarget> rsync_target(const std::string& name, const TransferOptions& options) {
+    return std::make_unique<RsyncTarget>(name, options);
 }
 
 }  // namespace lm::sync

@@ -16,6 +16,7 @@
 #include "ckpt/history/run_logs.hpp"
 #include "ckpt/history/step_lock.hpp"
 #include "ckpt/history/steps.hpp"
+#include "ckpt/verbs/copy.hpp"
 #include "ckpt/verbs/verify.hpp"
 #include "io/append_file.hpp"
 #include "io/file.hpp"
@@ -25,10 +26,15 @@
 namespace lm::sync {
 namespace {
 
+constexpr std::string_view outgoing_directory = ".sync-outgoing";
+
 class Sync {
   public:
-    Sync(const SyncRequest& request, SyncTarget& target, std::string cache)
-        : request_(request), target_(target), cache_(std::move(cache)) {}
+    Sync(const SyncRequest& request, SyncTarget& target, const std::string& state)
+        : request_(request),
+          target_(target),
+          cache_(state + "/manifests"),
+          outgoing_(fmt::format("{}/{}", state, outgoing_directory)) {}
 
     // Does the sync. Returns a report of all actions, even if a transfer failed.
     SyncReport run() {
@@ -38,6 +44,7 @@ class Sync {
             if (error.code() != Exit::failure) throw;
             report_.failed.emplace_back(error.what());
         }
+        io::remove_tree(outgoing_);
         return report_;
     }
 
@@ -119,12 +126,12 @@ class Sync {
     void copy(const PlannedStep& planned) {
         const ckpt::StepEntry& entry = *planned.entry;
         const ckpt::StepLock lock = ckpt::StepLock::to_read(entry.path);
-        target_.require_space(entry.path);
+        const Outgoing step = outgoing(entry);
+        target_.require_space(step.path);
         const std::string name = ckpt::step_name(entry.step);
         const auto verified = shown("verify " + name);
-        const i64 bytes = ckpt::tree_bytes(entry.path);
         const ckpt::Verification result =
-            ckpt::verify(entry.path, [&](i64 done) { verified(done, bytes); });
+            ckpt::verify(step.path, [&](i64 done) { verified(done, step.bytes); });
         if (!result.problems.empty()) {
             if (io::exists(entry.path + "/" + std::string(ckpt::manifest_file))) {
                 for (const ckpt::Problem& problem : result.problems) warn("{}", problem.line());
@@ -135,27 +142,44 @@ class Sync {
             set_aside(entry.step, entry.manifest->generation);
         }
         show("copy " + name);
-        again([&] { target_.send_step(entry.path); });
+        again([&] { target_.send_step(step.path); });
         report_.copied.push_back(entry.step);
-        report_.bytes += bytes;
+        report_.bytes += step.bytes;
     }
 
-    // Compares the bytes of the copy at the target with the step. Skips a copy without optimizer
-    // state, because the copy then has other bytes than the step.
+    // A directory that is sent as a step, and the bytes of its files.
+    struct Outgoing {
+        std::string path;
+        i64 bytes = 0;
+    };
+
+    // Returns the step itself, or with weights_only a directory of links to its weights, which has
+    // the manifest of a step without optimizer state.
+    Outgoing outgoing(const ckpt::StepEntry& entry) const {
+        if (!request_.weights_only) return {entry.path, ckpt::tree_bytes(entry.path)};
+        const ckpt::CopyPlan plan = ckpt::plan_copy(ckpt::Checkpoint::open(entry.path), true);
+        const std::string path = fmt::format("{}/{}", outgoing_, ckpt::step_name(entry.step));
+        io::remove_tree(outgoing_);
+        ckpt::link(plan, path);
+        return {path, plan.n_bytes()};
+    }
+
+    // Compares the bytes of the copy at the target with the step that would be sent. Skips a copy
+    // that has optimizer state, or lacks it, unlike that step.
     void verify(const ckpt::StepEntry& entry) {
         const ckpt::Manifest& copy = *ckpt::find_step(to_.steps, entry.step)->manifest;
-        if (copy.digest != entry.manifest->digest) return;
+        const std::string path = outgoing(entry).path;
+        if (copy.digest != ckpt::read_manifest(path).digest) return;
         bool same = false;
         show("verify the copy of " + ckpt::step_name(entry.step));
-        again([&] { same = target_.same_bytes(entry.path); });
+        again([&] { same = target_.same_bytes(path); });
         if (same) {
             report_.verified.push_back(entry.step);
             return;
         }
-        const std::string path =
-            fmt::format("{}/{}", request_.destination, ckpt::step_name(entry.step));
-        report_.failed.push_back(fmt::format(
-            "{}: differs from its source {}: delete the copy, then sync again", path, entry.path));
+        report_.failed.push_back(
+            fmt::format("{}/{}: differs from its source {}: delete the copy, then sync again",
+                        request_.destination, ckpt::step_name(entry.step), entry.path));
     }
 
     // Sets `latest` of the target to the newest of its steps that is on the source's current
@@ -232,6 +256,7 @@ class Sync {
     const SyncRequest& request_;
     SyncTarget& target_;
     std::string cache_;
+    std::string outgoing_;
     std::string directory_;  // holds `latest` and the manifests of the target
     ckpt::Lineage from_, to_;
     SyncReport report_;
@@ -255,7 +280,9 @@ std::string state_directory(const SyncTarget& target, const std::string& destina
 }  // namespace
 
 std::optional<SyncReport> sync(const SyncRequest& request) {
-    const auto target = SyncTarget::open(request.destination, request.bytes_per_second);
+    const auto target = SyncTarget::open(
+        request.destination,
+        {.bytes_per_second = request.bytes_per_second, .follow_links = request.weights_only});
     const std::string state = state_directory(*target, request.destination);
     io::make_directories(state);
     auto lock = io::AppendFile::open(fmt::format("{}/{}", state, lock_file));
@@ -267,11 +294,11 @@ std::optional<SyncReport> sync(const SyncRequest& request) {
                     "--weights-only-older-than K where DEST is a local directory",
                     request.destination);
     }
-    return sync_to(*target, request, state + "/manifests");
+    return sync_to(*target, request, state);
 }
 
-SyncReport sync_to(SyncTarget& target, const SyncRequest& request, const std::string& cache) {
-    return Sync(request, target, cache).run();
+SyncReport sync_to(SyncTarget& target, const SyncRequest& request, const std::string& state) {
+    return Sync(request, target, state).run();
 }
 
 }  // namespace lm::sync

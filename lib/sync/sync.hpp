@@ -20,6 +20,7 @@ struct SyncRequest {
     std::string destination;        // directory, host:path, or remote:path of rclone
     std::vector<std::string> logs;  // shell patterns of files to copy to DESTINATION/logs
     ckpt::PruneRules rules;         // the steps that the destination keeps
+    bool weights_only = false;      // copy no optimizer state
     bool verify = false;            // compare the bytes of steps that the destination already has
     std::optional<i64> bytes_per_second;  // nullopt: no limit
     i64 retries = 3;                      // further attempts after a transfer has failed
@@ -46,7 +47,8 @@ struct SyncReport {
 // fails after all retries ends it. SyncReport::failed has the errors of both cases.
 std::optional<SyncReport> sync(const SyncRequest& request);
 
-// Syncs to an open target. If the target is remote, copies its manifests to the directory `cache`.
-SyncReport sync_to(SyncTarget& target, const SyncRequest& request, const std::string& cache);
+// Syncs to an open target. `state`: a directory for temporary files and for copies of the manifests
+// of a remote target.
+SyncReport sync_to(SyncTarget& target, const SyncRequest& request, const std::string& state);
 
 }  // namespace lm::sync

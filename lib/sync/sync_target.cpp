@@ -28,18 +28,18 @@ TargetKind target_kind(const std::string& name,
 }
 
 std::unique_ptr<SyncTarget> SyncTarget::open(const std::string& name,
-                                             std::optional<i64> bytes_per_second) {
+                                             const TransferOptions& options) {
     switch (target_kind(name, is_rclone_remote)) {
         case TargetKind::path:
             break;
         case TargetKind::rsync:
-            return rsync_target(name, bytes_per_second);
+            return rsync_target(name, options);
         case TargetKind::rclone:
-            return rclone_target(name, bytes_per_second);
+            return rclone_target(name, options);
     }
     io::refuse_file_as_parent(name);
     io::make_directories(name);
-    return path_target(name, bytes_per_second);
+    return path_target(name, options);
 }
 
 bool SyncTarget::programs_show_progress() const {

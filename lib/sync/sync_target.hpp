@@ -21,12 +21,19 @@ enum class TargetKind { path, rsync, rclone };
 TargetKind target_kind(const std::string& name,
                        const std::function<bool(const std::string&)>& is_remote);
 
+struct TransferOptions {
+    std::optional<i64> bytes_per_second = {};  // nullopt: no limit
+    // The steps to send are directories of links (ckpt::link()). In any other step, a link could
+    // lead to files outside of the source.
+    bool follow_links = false;
+};
+
 class SyncTarget {
   public:
     // Opens the destination `name`. Creates the directory when `name` is a path. Asks rclone for
     // its remotes when `name` has a colon.
     static std::unique_ptr<SyncTarget> open(const std::string& name,
-                                            std::optional<i64> bytes_per_second);
+                                            const TransferOptions& options);
     virtual ~SyncTarget() = default;
 
     // Returns whether the destination is not a directory of this machine.
@@ -69,10 +76,9 @@ class SyncTarget {
     std::function<void(i64 done, i64 total)> progress_;
 };
 
-// The targets that SyncTarget::open() chooses from. `rate`: the largest number of bytes per second;
-// nullopt: no limit.
-std::unique_ptr<SyncTarget> path_target(const std::string& path, std::optional<i64> rate);
-std::unique_ptr<SyncTarget> rsync_target(const std::string& name, std::optional<i64> rate);
-std::unique_ptr<SyncTarget> rclone_target(const std::string& name, std::optional<i64> rate);
+// The targets that SyncTarget::open() chooses from.
+std::unique_ptr<SyncTarget> path_target(const std::string& path, const TransferOptions& options);
+std::unique_ptr<SyncTarget> rsync_target(const std::string& name, const TransferOptions& options);
+std::unique_ptr<SyncTarget> rclone_target(const std::string& name, const TransferOptions& options);
 
 }  // namespace lm::sync

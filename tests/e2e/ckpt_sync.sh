@@ -63,6 +63,27 @@ behaves() {
     expect_line copied '[2]'
     nothing_under '*.tmp.'
 }
+# weights_only DEST DIRECTORY: the copies are those of lm-ckpt copy --weights-only, on every kind of destination.
+weights_only() {
+    expect 0 '' lm-ckpt sync c "$1" --weights-only
+    expect_line copied '[2,4,6,8]'
+    for step in 2 8; do
+        diff -r "weights/global_step$step" "$2/global_step$step" || fail "$1: --weights-only: step $step differs"
+        [ -z "$(find "$2/global_step$step" -type l)" ] || fail "$1: --weights-only sent links"
+    done
+    expect 0 '' lm-ckpt sync c "$1" --weights-only --verify
+    expect_line copied '[]'
+    expect_line verified '[2,4,6,8]'
+    flip "$2/global_step6/weights-00000.safetensors"
+    expect 3 'global_step6: .*c/global_step6' lm-ckpt sync c "$1" --weights-only --verify
+    nothing_under .sync-outgoing
+}
+lm-ckpt copy c/global_step2 weights/global_step2 --weights-only --quiet
+lm-ckpt copy c/global_step8 weights/global_step8 --weights-only --quiet
+weights_only backup/weights backup/weights
+weights_only "near:$work/far-weights" far-weights
+if command -v rclone >/dev/null; then weights_only store:weights rclone/weights; fi
+
 behaves backup/run backup/run path
 behaves "near:$work/far" far rsync
 if command -v rclone >/dev/null; then behaves store:run rclone/run rclone; fi

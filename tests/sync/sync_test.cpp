@@ -27,7 +27,7 @@ namespace {
 class RemoteTarget : public SyncTarget {
   public:
     explicit RemoteTarget(const std::string& path) : path_(path) {
-        local_ = SyncTarget::open(path, std::nullopt);
+        local_ = SyncTarget::open(path, {});
     }
 
     std::string manifests(const std::string& cache) override {

@@ -2,6 +2,7 @@
 #include "ckpt/verbs/copy.hpp"
 
 #include <algorithm>
+#include <filesystem>
 #include <iterator>
 #include <set>
 
@@ -173,6 +174,18 @@ CopyPlan plan_copy(const Checkpoint& checkpoint, bool weights_only) {
                              });
     drops_state ? plan_weights(plan, checkpoint) : plan_all(plan, checkpoint);
     return plan;
+}
+
+void link(const CopyPlan& plan, const std::string& directory) {
+    const std::string from = std::filesystem::absolute(plan.from).string();
+    io::make_directories(directory);
+    for (const DataFile& file : plan.files) {
+        io::checked::symlink(fmt::format("{}/{}", from, file.name),
+                             fmt::format("{}/{}", directory, file.name));
+    }
+    for (const auto& [name, text] : plan.documents) {
+        io::write_file(fmt::format("{}/{}", directory, name), text, io::Overwrite::no);
+    }
 }
 
 bool is_copied(const CopyPlan& plan, const std::string& path) {

@@ -34,6 +34,11 @@ struct CopyPlan {
 // Error(failure) when a data file has both weights and optimizer state.
 CopyPlan plan_copy(const Checkpoint& checkpoint, bool weights_only);
 
+// Creates `directory`, which must not exist, with the documents of the plan and a symbolic link to
+// each data file. This directory can be read like the copy, without copying the data. lm-ckpt sync
+// sends it with rsync and rclone.
+void link(const CopyPlan& plan, const std::string& directory);
+
 // Returns whether the step at `path` equals the step that the plan would create. Compares the
 // manifests, which hold the digests of all other files.
 bool is_copied(const CopyPlan& plan, const std::string& path);
