@@ -61,6 +61,15 @@ make_corpus corpus.jsonl 50
 job=$(submit slurm/preprocess.sbatch --input corpus.jsonl --output-prefix data --tokenizer-type ByteTokenizer --append-eod)
 finish "$job" 0
 [ -s data_text_document.bin ] || fail "no data: $(cat tiny-"$job".log)"
+# One job for each shard, and a merge after the last one: the same bytes.
+shards=$(options=(--array=0-2) && submit slurm/preprocess-shards.sbatch --input corpus.jsonl --output-prefix shard \
+    --tokenizer-type ByteTokenizer --append-eod)
+job=$(sbatch --parsable --dependency="afterok:$shards" --output=merge-%A.log \
+    --wrap="lm-preprocess merge --output-prefix all shard-?????_text_document.idx")
+finish "$job" 0
+for kind in bin idx; do cmp data_text_document.$kind all.$kind || fail "three shards, merged, are another dataset"; done
+job=$(submit slurm/preprocess-shards.sbatch --input corpus.jsonl --output-prefix shard)
+finish "$job" 2
 job=$(RUN_DIRECTORY=$work/debug submit slurm/debug.sbatch --threads 1)
 finish "$job" 0
 grep -q '^all ranks train, save and resume' tiny-"$job".log || fail "debug: $(cat tiny-"$job".log)"
