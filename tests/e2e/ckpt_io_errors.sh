@@ -93,7 +93,7 @@ expect 3 "global_step8/.*: .*Input/output error" lm-train "${args[@]}" --load di
 dd if=whole.img of=disk.img bs=4096 skip="$first" seek="$first" conv=notrunc,sparse status=none
 truncate -s 120M disk.img
 run again.err lm-train "${args[@]}" --load disk/run --save disk/run
-grep -q 'resuming after iteration 8,' again.err.err || fail "no resume: $(cat again.err.err)"
+grep -q "$resumed 8," again.err.err || fail "no resume: $(cat again.err.err)"
 lm-ckpt verify disk/run >verified || fail "verify: $(cat verified)"
 
 # ---- writes -------------------------------------------------------------------------------------

@@ -21,6 +21,10 @@ at_exit() {
 at_exit 'end_jobs; rm -rf "$work"'
 cd "$work"
 
+# The words of lm-train's log before the iteration where a run resumes or ends. lm-estimate eta reads them, too.
+# shellcheck disable=SC2034
+resumed="resuming after iteration" stopped="stopped after iteration"
+
 fail() {
     echo "FAILED: $*"
     exit 1

@@ -158,7 +158,7 @@ END
         "lm-ckpt latest"*)
             eval "${command//600/10}"
             [ "$(head -n 1 run/latest)" = global_step10 ] || fail "$1: $(head -n 1 run/latest)"
-            ! grep -q 'stopped after iteration' run/log || fail "$1: run/log is not cut"
+            ! grep -q "$stopped" run/log || fail "$1: run/log is not cut"
             # The commands that follow on the page read the logs of the whole training.
             cp run/abandoned-g*/log run/abandoned-g*/log.json run
             ;;
@@ -185,7 +185,7 @@ END
             until [ -s port ]; do sleep 0.05; done
             command=${command//https:\/\/example.org\/tr1/http://127.0.0.1:$(cat port)}
             eval "${command//URL/http://127.0.0.1:$(cat port)/log}" >tail.out &
-            until grep -qs 'stopped after iteration' tail.out; do sleep 0.05; done
+            until grep -qs "$stopped" tail.out; do sleep 0.05; done
             kill $! 2>/dev/null || true
             ;;
         *"eta run/log.json --max-age"*)

@@ -46,7 +46,7 @@ for kind in FIFO 'character device' 'too large'; do
     expect 0 '' timeout 60 lm-ckpt ls d
     # A manifest that is too large is damage, so the run takes the previous step.
     if [ "$kind" = 'too large' ]; then
-        expect 0 'resuming after iteration 3' lm-train "${args[@]}" --load d --save d
+        expect 0 "$resumed 3" lm-train "${args[@]}" --load d --save d
     else
         ends "d/global_step6/manifest.json: .*$kind" lm-train "${args[@]}" --load d --save d
     fi

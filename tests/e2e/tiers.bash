@@ -20,7 +20,7 @@ train() {
 # tiers HOSTS FLAGS...: runs train with both tiers of saves. stdout is in the file `out`, stderr in the file `err`.
 tiers() { train "$1" --save run --load run --local-save local --local-save-interval 2 "${@:2}" >out 2>err </dev/null; }
 # resumes_from STEP: the run whose output is in err began after iteration STEP.
-resumes_from() { grep -q "resuming after iteration $1," err || fail "not from iteration $1: $(cat err)"; }
+resumes_from() { grep -q "$resumed $1," err || fail "not from iteration $1: $(cat err)"; }
 # ends_with_same_bits WHAT: the newest step of run/ is that of the undisturbed run in whole/; WHAT names the run.
 ends_with_same_bits() {
     local last

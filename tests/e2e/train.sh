@@ -87,7 +87,7 @@ done
 while kill -USR2 $pid 2>/dev/null; do sleep 0.002; done
 code=0; wait $pid || code=$?
 [ $code = 0 ] || fail "a storm of SIGUSR2: exit $code: $(tail -1 storm.err)"
-expect 75 'resuming after iteration' lm-train "${args[@]}" --save signal --load signal --train-iters 1_000_000 --exit-interval 1
+expect 75 "$resumed" lm-train "${args[@]}" --save signal --load signal --train-iters 1_000_000 --exit-interval 1
 grep -q -- '--exit-interval 1: .*iteration .*: [^-]*$' err || fail "$(cat err)"
 # --quiet prints no plan; the log file has the plan.
 expect 75 '' lm-train "${args[@]}" --save signal --load signal --train-iters 1_000_000 --exit-interval 1 --quiet --log-file quiet.log
@@ -236,7 +236,7 @@ expect 0 'warning: /dev/full: ' timeout -s KILL 60 \
 lm-train "${args[@]}" --save damaged --save-interval 10 --exit-iteration 20 >/dev/null 2>&1
 printf x | dd of=damaged/global_step20/manifest.json bs=1 seek=100 conv=notrunc 2>/dev/null
 run again.log lm-train "${args[@]}" --load damaged
-grep -q 'resuming after iteration 10' again.log.err || fail "no fall-back: $(cat again.log.err)"
+grep -q "$resumed 10" again.log.err || fail "no fall-back: $(cat again.log.err)"
 diff <(values whole.log | sed -n '/iteration *11\//,$p') <(values again.log) || fail "another run after the fall-back"
 
 # A full disk: one clear line, nothing under the final name, and the older checkpoint stays.

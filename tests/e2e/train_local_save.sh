@@ -37,7 +37,7 @@ for k in "${kills[@]}"; do
     # One host is lost: three hosts, another layout.
     rm -rf local/c
     tiers "a b d" || fail "operation $k: $(cat err)"
-    from=$(grep -o 'resuming after iteration [0-9]*' err | tr -dc 0-9)
+    from=$(grep -o "$resumed [0-9]*" err | tr -dc 0-9)
     [ "$from" -ge $((reached - 2)) ] || fail "operation $k: from $from, but $reached iterations were done"
     lm-ckpt verify run >verified || fail "operation $k: lm-ckpt verify"
 
@@ -118,7 +118,7 @@ fault_host=b fault=kill:120 tiers "a a b b" && fail "two ranks on a host: no kil
 reached=$(grep -o '^ iteration *[0-9]*' out | tail -n1 | tr -dc 0-9)
 rm -rf local/b
 tiers "a a c c" || fail "$(cat err)"
-at=$(grep -o 'resuming after iteration [0-9]*' err | tr -dc 0-9)
+at=$(grep -o "$resumed [0-9]*" err | tr -dc 0-9)
 [ "$at" -ge $((reached - 2)) ] || fail "two ranks on a host: from $at, but $reached iterations were done"
 ends_with_same_bits "two ranks on a host"
 export OMPI_MCA_btl=self,vader

@@ -92,7 +92,7 @@ expect 4 ' rollback: .*iteration 1 ' env LM_STEP_FAULT=gradient:nan:2:0:1 lm-tra
 rm back/refused-iterations.json
 LM_STEP_FAULT=gradient:nan:5:0:1 run moved.log lm-train "${args[@]}" --train-iters 10 --on-nan rollback --load back/global_step3 \
     --save moved --exit-on-missing-checkpoint
-[ "$(grep -c 'back/global_step3: resuming after iteration 3' moved.log.err)" = 2 ] || fail "$(cat moved.log.err)"
+[ "$(grep -c "back/global_step3: $resumed 3" moved.log.err)" = 2 ] || fail "$(cat moved.log.err)"
 ! grep -q 'iteration 0$' moved.log.err || fail "$(cat moved.log.err)"
 diff <(losses window.log | tail -n 5) <(losses moved.log | tail -n 5) || fail "rollback to --load: other losses"
 # Steps after the present iteration are of another branch: the run goes back to the step that it began with.
@@ -100,7 +100,7 @@ run straight.log lm-train "${args[@]}" --train-iters 10 --save straight --save-i
 for policy in rollback stop; do cp -r straight branch-$policy; done
 LM_STEP_FAULT=gradient:nan:5:0:1 run branch.log lm-train "${args[@]}" --train-iters 10 --on-nan rollback \
     --load branch-rollback/global_step3 --save branch-rollback
-[ "$(grep -c 'branch-rollback/global_step3: resuming after iteration 3' branch.log.err)" = 2 ] || fail "$(cat branch.log.err)"
+[ "$(grep -c "branch-rollback/global_step3: $resumed 3" branch.log.err)" = 2 ] || fail "$(cat branch.log.err)"
 diff <(losses window.log | tail -n 5) <(losses branch.log | tail -n 5) || fail "rollback to another branch: other losses"
 expect 4 ' --skip-train-iteration-range 5-5, .*--lr' env LM_STEP_FAULT=gradient:nan:5:0:1 \
     lm-train "${args[@]}" --train-iters 10 --load branch-stop/global_step3 --save branch-stop

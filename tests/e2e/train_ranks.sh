@@ -77,7 +77,7 @@ done
 kill -USR1 $launcher
 wait $launcher || code=$?
 [ $code = 75 ] || fail "SIGUSR1: exit $code: $(cat signalled.err)"
-grep -q "stopped after iteration" signalled.err || fail "SIGUSR1: $(cat signalled.err)"
+grep -q "$stopped" signalled.err || fail "SIGUSR1: $(cat signalled.err)"
 lm-ckpt verify signalled >verified || fail "lm-ckpt verify: $(cat verified)"
 
 # Stopped and resumed: the same bits; resumed in other layouts: the same losses.
@@ -98,7 +98,7 @@ file=cut/global_step14/optim-00000.safetensors
 flip $file
 expect 0 "warning: .*$file: .*checksum.* cut/global_step12 " \
     ranks 4 "${tp2dp2[@]}" --load cut --exit-iteration 13
-grep -q 'resuming after iteration 12' err || fail "no fall-back: $(cat err)"
+grep -q "$resumed 12" err || fail "no fall-back: $(cat err)"
 
 # One clear line, printed once, and its exit code.
 reported_once() { [ "$(grep -c "^lm-train: .*$1" err)" = 1 ] || fail "'$1' not reported once: $(cat err)"; }
