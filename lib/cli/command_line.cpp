@@ -15,11 +15,6 @@
 namespace lm::cli {
 namespace {
 
-// An exception that ends the parsing at --help, --help-all or --version.
-struct HelpRequest {
-    Options::Parsed what;
-};
-
 // Returns whether two texts are equal, or state equal numbers.
 bool same_value(const std::string& a, const std::string& b) {
     double x = 0;
@@ -52,10 +47,16 @@ class Applier {
     Applier(const std::vector<Option>& table, const std::vector<Apply>& apply, CommandLine& result)
         : table_(table), apply_(apply), result_(result) {}
 
+    // After --help, --help-all or --version, parsed() returns that request, and the rest of the
+    // command line has no effect.
+    Options::Parsed parsed() const { return parsed_; }
+
     void apply_option(const Option& option, const Values& values) {
-        if (option.kind == Option::Kind::help) throw HelpRequest{Options::Parsed::help};
-        if (option.kind == Option::Kind::help_all) throw HelpRequest{Options::Parsed::help_all};
-        if (option.kind == Option::Kind::version) throw HelpRequest{Options::Parsed::version};
+        if (parsed_ != Options::Parsed::run) return;
+        if (option.kind == Option::Kind::help) parsed_ = Options::Parsed::help;
+        if (option.kind == Option::Kind::help_all) parsed_ = Options::Parsed::help_all;
+        if (option.kind == Option::Kind::version) parsed_ = Options::Parsed::version;
+        if (parsed_ != Options::Parsed::run) return;
         if (option.kind == Option::Kind::refused) return refuse(option, values);
         const bool first = mark_given(option);
         if (option.kind == Option::Kind::accepted) {
@@ -168,6 +169,7 @@ class Applier {
     const std::vector<Option>& table_;
     const std::vector<Apply>& apply_;
     CommandLine& result_;
+    Options::Parsed parsed_ = Options::Parsed::run;
 };
 
 }  // namespace
@@ -185,21 +187,14 @@ Options::Parsed apply_command_line(
     std::vector<Option> all = table;
     all.insert(all.end(), built_in_options().begin(), built_in_options().end());
     std::vector<std::string> problems;
-    try {
-        const std::optional<Values> operands = parse_arguments(
-            all, arguments,
-            [&](const Option& option, const Values& values) {
-                applier.apply_option(option, values);
-            },
-            problems);
-        if (operands && problems.empty()) {
-            check_operands(*operands);
-            applier.apply_operands(*operands, arguments);
-        }
-    } catch (const HelpRequest& request) {
-        return request.what;
-    }
+    const std::optional<Values> operands = parse_arguments(
+        all, arguments,
+        [&](const Option& option, const Values& values) { applier.apply_option(option, values); },
+        problems);
+    if (applier.parsed() != Options::Parsed::run) return applier.parsed();
     throw_problems(problems);
+    check_operands(operands.value());
+    applier.apply_operands(*operands, arguments);
     return Options::Parsed::run;
 }
 

@@ -37,32 +37,35 @@ class Verifier {
             check_tokens(dataset);
             check_eod(dataset);
             check_side(dataset);
-        } catch (const Full&) {
-            result_.faults.push_back(prefix_ + ": stopped after " +
-                                     std::to_string(rules_.max_faults) + " faults");
         } catch (const Error& error) {
-            result_.faults.emplace_back(error.what());
+            add(error.what());
         }
+        if (full())
+            result_.faults.push_back(
+                fmt::format("{}: stopped after {} faults", prefix_, rules_.max_faults));
         return std::move(result_);
     }
 
   private:
-    struct Full {};
+    // Every check ends when the result is full; further faults are not added.
+    bool full() const { return static_cast<i64>(result_.faults.size()) >= rules_.max_faults; }
+
+    void add(std::string fault) {
+        if (!full()) result_.faults.push_back(std::move(fault));
+    }
 
     template <typename... Args>
     void fault(const std::string& path, fmt::format_string<Args...> format, Args&&... args) {
-        result_.faults.push_back(path + ": " + fmt::format(format, std::forward<Args>(args)...));
-        if (static_cast<i64>(result_.faults.size()) >= rules_.max_faults) throw Full();
+        add(path + ": " + fmt::format(format, std::forward<Args>(args)...));
     }
 
-    // Runs `read` and adds its error to the faults. Throws Full at max_faults.
+    // Runs `read` and adds its error to the faults.
     template <typename Read>
     void guarded(Read read) {
         try {
             read();
         } catch (const Error& error) {
-            result_.faults.emplace_back(error.what());
-            if (static_cast<i64>(result_.faults.size()) >= rules_.max_faults) throw Full();
+            add(error.what());
         }
     }
 
@@ -79,7 +82,7 @@ class Verifier {
         // unknown which. Then sequence s may also begin at `other_end`: the end of s - 2 plus the
         // length of s - 1. `end` and `other_end` are nullopt after a corrupt entry.
         std::optional<i64> end = 0, other_end;
-        for (i64 s = 0; s < dataset.n_sequences(); ++s) {
+        for (i64 s = 0; s < dataset.n_sequences() && !full(); ++s) {
             const auto begin = std::exchange(end, std::nullopt);
             const auto other_begin = std::exchange(other_end, std::nullopt);
             bool fits = false;
@@ -101,7 +104,7 @@ class Verifier {
 
     void check_documents(const IndexedDataset& dataset) {
         i64 before = 0;
-        for (i64 d = 0; d <= dataset.n_documents(); ++d) {
+        for (i64 d = 0; d <= dataset.n_documents() && !full(); ++d) {
             guarded([&] {
                 const i64 at = dataset.document(d);
                 if (at < before)
@@ -116,7 +119,7 @@ class Verifier {
         if (!vocab && metadata_) vocab = metadata_->tokenizer.vocab_size;
         std::vector<i64> ids;
         BlockDigester digester;
-        for (i64 begin = 0; begin < dataset.n_tokens(); begin += block_tokens) {
+        for (i64 begin = 0; begin < dataset.n_tokens() && !full(); begin += block_tokens) {
             const i64 end = std::min(begin + block_tokens, dataset.n_tokens());
             ids.resize(static_cast<size_t>(end - begin));
             dataset.read(begin, ids);
@@ -137,7 +140,7 @@ class Verifier {
         std::optional<i64> eod = rules_.eod_id;
         if (!eod && metadata_ && metadata_->appended_eod) eod = metadata_->eod_id;
         if (!eod) return;
-        for (i64 d = 0; d < dataset.n_documents(); ++d) {
+        for (i64 d = 0; d < dataset.n_documents() && !full(); ++d) {
             const auto [begin, end] = tokens_of(dataset, d);
             if (begin >= end) continue;
             i64 last = 0;
@@ -161,7 +164,7 @@ class Verifier {
     }
 
     void check_side(const IndexedDataset& dataset) {
-        if (!metadata_) return;
+        if (!metadata_ || full()) return;
         const std::string path = metadata_path(prefix_);
         if (metadata_->largest_id != result_.largest_id) {
             fault(path, "states largest id {}, but the .bin has {}", metadata_->largest_id,
