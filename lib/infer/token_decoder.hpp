@@ -3,6 +3,14 @@
 // order of the training code in lib/model, but with keys and values of earlier tokens in a cache,
 // fp32 activations, and weights of any type. model/pass.hpp defines the letters of shapes; n is the
 // number of new tokens.
+//
+// Why generate does not run the modules of lib/model: a training pass has B * T rows of whole
+// samples, keeps activations for the backward pass, and reads weights that its ranks divide. Here
+// a pass adds one row to a cache, keeps nothing, and reads the files of a checkpoint as they are.
+// Each module would have a second mode for that, in the code that must be simplest. The operations
+// are shared instead, and so are their proofs. What this pass must not miss is held by the
+// compiler: its switches have no default, so that a new kind of position, activation or norm does
+// not compile here until it is computed.
 #pragma once
 
 #include "infer/kv_cache.hpp"

@@ -117,6 +117,13 @@ std::string short_sizes_text(const ParallelConfig& parallel);
 
 // Returns the number of rows of the padded word embedding, over all tensor ranks. Throws
 // Error(usage) when --pad-vocab-size-to is below the vocabulary or not a multiple of tp.
+//
+// Why the vocabulary is padded to a multiple of 128 * tp: each tensor rank has the same number of
+// rows, so all ranks make the same products and collectives, and this number is a multiple of the
+// tiles of matrix products, of which the head's is the largest of the model. GPT-2's 50,257 rows
+// would leave a remainder on every rank. The rule is Megatron's, so that its memory and speed
+// compare. The padding exists in memory only: no token selects its rows, the softmax leaves them
+// out, and checkpoints do not store them, so that every tp loads every checkpoint.
 i64 padded_vocab(const ModelConfig& config, const ParallelConfig& parallel);
 
 }  // namespace lm::spec

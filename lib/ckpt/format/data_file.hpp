@@ -4,6 +4,13 @@
 // copy by the kernel. The format allows no gaps between entries, so entries "padding.N", whose
 // bytes are all zero, fill the gaps.
 //
+// Why safetensors and no format of our own: a step outlives the program that wrote it. The tensors
+// of a file can be read in ten years, and today by every Python environment, without lm-utils. The
+// header is JSON with absolute positions, so any element is one pread() away, and a file cannot
+// execute code, as the pickles of torch.save can. The format lacks three things: digests, parts of
+// a tensor, and a list of files. They are in the index parts (index.hpp) and the manifest, so a
+// reader of safetensors that ignores them still reads each slice as a tensor.
+//
 // Several writers, for example the ranks of a node, may share a file. Each writer plans its share,
 // one writer places all shares, then each writer writes its own share.
 #pragma once

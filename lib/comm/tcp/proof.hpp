@@ -21,11 +21,9 @@
 // Where the token comes from, in this order (comm/join/join.cpp):
 // 1. LM_RENDEZVOUS_TOKEN, which the launcher passes to all ranks.
 // 2. A random number that rank 0 writes to a file in the directory of --save, which all ranks
-// share.
-//    Only the user can read this file, and rank 0 removes it when all ranks have joined.
+//    share. Only the user can read this file, and rank 0 removes it when all ranks have joined.
 // 3. A random number in the store of torchrun's agent. Other users who can reach that store can
-// read
-//    it; but whoever can reach the store can also end the job through the store.
+//    read it; but whoever can reach the store can also end the job through the store.
 // 4. None of these: the number of the job. Anyone can compute it. It only keeps jobs apart that use
 //    the same port by mistake, and rank 0 prints a warning that states how to set a token.
 // A token that a person chose could be found by trying words on a recorded challenge, so the

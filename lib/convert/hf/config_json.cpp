@@ -280,8 +280,6 @@ const HfClass* hf_class_in(const std::string& config_path) {
 
 namespace {
 
-using spec::ModelConfig;
-
 // Returns a copy of `expected` that has the values of `found` in the members that the forward pass
 // does not use.
 ModelConfig with_unused_members(ModelConfig expected, const ModelConfig& found) {
