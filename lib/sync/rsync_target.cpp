@@ -50,11 +50,12 @@ class RsyncTarget final : public SyncTarget {
         on_host("mkdir -p " + io::shell_quoted(path_));
         io::make_directories(cache);
         auto words = rsync_;
-        // A link or a FIFO of the host would block the reader of the cache, or lead it to other
-        // files.
+        // --checksum: another step of the same number may have a manifest of the same size and
+        // second. A link or a FIFO of the host would block the reader of the cache, or lead it to
+        // other files.
         for (const char* word :
-             {"--no-links", "--no-devices", "--no-specials", "--delete", "--delete-excluded",
-              "--prune-empty-dirs", "--exclude=/*.tmp.*", "--include=/latest",
+             {"--checksum", "--no-links", "--no-devices", "--no-specials", "--delete",
+              "--delete-excluded", "--prune-empty-dirs", "--exclude=/*.tmp.*", "--include=/latest",
               "--include=/global_step*/", "--include=/global_step*/manifest.json", "--exclude=*"}) {
             words.emplace_back(word);
         }
