@@ -89,15 +89,24 @@ Weights weights_of(const ModelConfig& config) {
             static_cast<double>(head)};
 }
 
-// Return whether the embedding counts as a layer before the first layer, and whether the head
-// counts as a layer after the last one.
-bool counts_embedding(const ParallelConfig& parallel) {
-    return parallel.balance == PipelineBalance::layers_and_embedding ||
-           parallel.balance == PipelineBalance::embedding_and_layers;
-}
-bool counts_head(const ParallelConfig& parallel) {
-    return parallel.balance == PipelineBalance::layers_and_embedding ||
-           parallel.balance == PipelineBalance::layers_and_head;
+// The ends of the model that count as layers.
+struct CountedEnds {
+    bool embedding;  // before the first layer
+    bool head;       // after the last layer
+};
+CountedEnds counted_ends(PipelineBalance balance) {
+    switch (balance) {
+        case PipelineBalance::layers:
+        case PipelineBalance::parameters:
+            return {.embedding = false, .head = false};
+        case PipelineBalance::layers_and_embedding:
+            return {.embedding = true, .head = true};
+        case PipelineBalance::embedding_and_layers:
+            return {.embedding = true, .head = false};
+        case PipelineBalance::layers_and_head:
+            return {.embedding = false, .head = true};
+    }
+    __builtin_unreachable();
 }
 
 // Gives the first and the last stage their layers, and divides the remaining layers evenly over the
@@ -123,15 +132,23 @@ Cuts cuts_of(const ModelConfig& config, const ParallelConfig& parallel) {
     if (parallel.first_stage_layers > 0 || parallel.last_stage_layers > 0) {
         return interleave(cuts_with_ends(n_layers, parallel), parallel.n_chunks);
     }
-    if (parallel.balance != PipelineBalance::parameters) {
-        Cuts cuts =
-            interleave(even_cuts(counted_layers(config, parallel), parallel.pp), parallel.n_chunks);
-        const i64 before = counts_embedding(parallel) ? 1 : 0;
-        for (i64& cut : cuts) cut = std::clamp<i64>(cut - before, 0, n_layers);
-        return cuts;
+    switch (parallel.balance) {
+        case PipelineBalance::layers:
+        case PipelineBalance::layers_and_embedding:
+        case PipelineBalance::embedding_and_layers:
+        case PipelineBalance::layers_and_head: {
+            Cuts cuts = interleave(even_cuts(counted_layers(config, parallel), parallel.pp),
+                                   parallel.n_chunks);
+            const i64 before = counted_ends(parallel.balance).embedding ? 1 : 0;
+            for (i64& cut : cuts) cut = std::clamp<i64>(cut - before, 0, n_layers);
+            return cuts;
+        }
+        case PipelineBalance::parameters:
+            return interleave(
+                balanced_cuts(n_layers, parallel.pp, parallel.n_chunks, weights_of(config)),
+                parallel.n_chunks);
     }
-    return interleave(balanced_cuts(n_layers, parallel.pp, parallel.n_chunks, weights_of(config)),
-                      parallel.n_chunks);
+    __builtin_unreachable();
 }
 
 // Returns the cuts, and throws Error(usage) as first_layer() does.
@@ -143,9 +160,10 @@ Cuts checked_cuts(const ModelConfig& config, const ParallelConfig& parallel) {
             parallel.pp, parallel.n_chunks, config.n_layers);
     }
     Cuts cuts = cuts_of(config, parallel);
+    const CountedEnds counted = counted_ends(parallel.balance);
     for (size_t i = 0; i + 1 < cuts.size(); ++i) {
-        const bool end_alone = (i == 0 && counts_embedding(parallel)) ||
-                               (i + 2 == cuts.size() && counts_head(parallel));
+        const bool end_alone =
+            (i == 0 && counted.embedding) || (i + 2 == cuts.size() && counted.head);
         if (cuts[i] < cuts[i + 1] || end_alone) continue;
         usage_error("--pipeline-model-parallel-size",
                     "chunk {}, counted from 0, of the {} chunks of all stages has no layer "
@@ -166,7 +184,8 @@ ModelPart part_between(const Cuts& cuts, i64 part) {
 }  // namespace
 
 i64 counted_layers(const ModelConfig& config, const ParallelConfig& parallel) {
-    return config.n_layers + (counts_embedding(parallel) ? 1 : 0) + (counts_head(parallel) ? 1 : 0);
+    const CountedEnds counted = counted_ends(parallel.balance);
+    return config.n_layers + (counted.embedding ? 1 : 0) + (counted.head ? 1 : 0);
 }
 
 i64 first_layer(const ModelConfig& config, const ParallelConfig& parallel, i64 part) {
