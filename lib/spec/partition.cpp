@@ -2,9 +2,10 @@
 #include "spec/partition.hpp"
 
 #include <algorithm>
+#include <numeric>
 
 #include "base/error.hpp"
-#include "base/shape.hpp"
+#include "base/types.hpp"
 #include "spec/tensor_table.hpp"
 
 namespace lm::spec {
@@ -36,57 +37,61 @@ Cuts interleave(const Cuts& stages, i64 n_chunks) {
     return cuts;
 }
 
-// The number of parameters of a layer, of the embedding and of the head.
-struct Weights {
-    double layer, embedding, head;
-};
-
 // Fills the stages in order with layers. Each stage gets at least `least` layers and at most the
-// weight `most`. The weight of the first stage includes the embedding, the weight of the last stage
-// the head. Returns an empty list when the layers do not fit.
-Cuts fill_stages(i64 n_layers, i64 n_stages, i64 least, const Weights& weights, double most) {
+// weight `most`. Returns an empty list when the layers do not fit.
+Cuts fill_stages(const UnitWeights& weights, i64 n_stages, i64 least, double most) {
+    const i64 n_layers = std::ssize(weights.before) - 1;
     Cuts cuts{0};
     for (i64 stage = 0; stage < n_stages; ++stage) {
         const i64 after = n_stages - 1 - stage;
         const double other =
             (stage == 0 ? weights.embedding : 0.0) + (after == 0 ? weights.head : 0.0);
-        const i64 left =
-            n_layers - cuts.back() - after * least;  // largest number of layers of this stage
-        const i64 n =
-            after == 0 ? left
-                       : std::clamp(static_cast<i64>((most - other) / weights.layer), least, left);
-        if (static_cast<double>(n) * weights.layer + other > most) return {};
-        cuts.push_back(cuts.back() + n);
+        const double bound = weights.before[static_cast<size_t>(cuts.back())] + most - other;
+        const i64 fits =
+            std::ranges::upper_bound(weights.before, bound) - weights.before.begin() - 1;
+        // The later stages need `least` layers each.
+        const i64 end =
+            after == 0 ? n_layers : std::clamp(fits, cuts.back() + least, n_layers - after * least);
+        if (end > fits) return {};
+        cuts.push_back(end);
     }
     return cuts;
 }
 
-// Returns the division whose heaviest stage is as light as possible. All layers weigh the same, so
-// the weight of the heaviest stage is one of 3 * n_layers + 1 values. A binary search finds the
-// smallest feasible value.
-Cuts balanced_cuts(i64 n_layers, i64 n_stages, i64 least, const Weights& weights) {
-    std::vector<double> bounds;
-    for (i64 n = 1; n <= n_layers; ++n) {
-        const double layers = static_cast<double>(n) * weights.layer;
-        bounds.insert(bounds.end(), {layers, layers + weights.embedding, layers + weights.head});
+// Returns the parameters of each unit. The final norm counts as a part of all layers.
+UnitWeights weights_of(const ModelConfig& config) {
+    UnitWeights weights{.before = std::vector<double>(static_cast<size_t>(config.n_layers) + 1)};
+    double final_norm = 0;
+    for (const TensorSpec& tensor : tensor_table(config)) {
+        const double n = as_double(tensor.shape.numel());
+        switch (tensor.place) {
+            case Place::embedding:
+                weights.embedding += n;
+                break;
+            case Place::layer:
+                weights.before[static_cast<size_t>(tensor.layer) + 1] += n;
+                break;
+            case Place::head:
+                (tensor.vocab_rows ? weights.head : final_norm) += n;
+                break;
+        }
+        if (tensor.tied_head) weights.head += n;
     }
-    bounds.push_back(static_cast<double>(n_layers) * weights.layer + weights.embedding +
-                     weights.head);
-    std::ranges::sort(bounds);
-    const double slack = 1.0 + 1e-12;
-    const auto bound = std::ranges::partition_point(bounds, [&](double most) {
-        return fill_stages(n_layers, n_stages, least, weights, most * slack).empty();
-    });
-    return fill_stages(n_layers, n_stages, least, weights, *bound * slack);
+    std::partial_sum(weights.before.begin(), weights.before.end(), weights.before.begin());
+    for (i64 layer = 0; layer <= config.n_layers; ++layer) {
+        weights.before[static_cast<size_t>(layer)] +=
+            final_norm * as_double(layer) / as_double(config.n_layers);
+    }
+    return weights;
 }
 
-Weights weights_of(const ModelConfig& config) {
-    const ParameterCount count = count_parameters(config);
-    const i64 head =
-        config.untied_head ? count.head : checked_mul(config.vocab_size, config.hidden);
-    const double layers = static_cast<double>(count.attention + count.mlp + count.norm);
-    return {layers / static_cast<double>(config.n_layers), static_cast<double>(count.embedding),
-            static_cast<double>(head)};
+// Gives each layer the mean weight of all layers.
+void level(UnitWeights& weights) {
+    const double all = weights.before.back();
+    const i64 n_layers = std::ssize(weights.before) - 1;
+    for (i64 layer = 0; layer < n_layers; ++layer) {
+        weights.before[static_cast<size_t>(layer)] = all * as_double(layer) / as_double(n_layers);
+    }
 }
 
 // The ends of the model that count as layers.
@@ -143,10 +148,14 @@ Cuts cuts_of(const ModelConfig& config, const ParallelConfig& parallel) {
             for (i64& cut : cuts) cut = std::clamp<i64>(cut - before, 0, n_layers);
             return cuts;
         }
-        case PipelineBalance::parameters:
-            return interleave(
-                balanced_cuts(n_layers, parallel.pp, parallel.n_chunks, weights_of(config)),
-                parallel.n_chunks);
+        case PipelineBalance::parameters: {
+            UnitWeights weights = weights_of(config);
+            // The chunks of a stage are far apart, so that its layers weigh as much as average
+            // ones.
+            if (parallel.n_chunks > 1) level(weights);
+            return interleave(balanced_stages(weights, parallel.pp, parallel.n_chunks),
+                              parallel.n_chunks);
+        }
     }
     __builtin_unreachable();
 }
@@ -186,6 +195,18 @@ ModelPart part_between(const Cuts& cuts, i64 part) {
 i64 counted_layers(const ModelConfig& config, const ParallelConfig& parallel) {
     const CountedEnds counted = counted_ends(parallel.balance);
     return config.n_layers + (counted.embedding ? 1 : 0) + (counted.head ? 1 : 0);
+}
+
+std::vector<i64> balanced_stages(const UnitWeights& weights, i64 n_stages, i64 least) {
+    // Halves the interval of the heaviest stage's weight to the precision of a double.
+    double low = 0;
+    double high = weights.before.back() + weights.embedding + weights.head;
+    for (int i = 0; i < 64; ++i) {
+        const double most = (low + high) / 2;
+        (fill_stages(weights, n_stages, least, most).empty() ? low : high) = most;
+    }
+    const double slack = 1.0 + 1e-12;
+    return fill_stages(weights, n_stages, least, high * slack);
 }
 
 i64 first_layer(const ModelConfig& config, const ParallelConfig& parallel, i64 part) {

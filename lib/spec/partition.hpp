@@ -29,6 +29,19 @@ i64 first_layer(const ModelConfig& config, const ParallelConfig& parallel, i64 p
 // the head when they count as layers.
 i64 counted_layers(const ModelConfig& config, const ParallelConfig& parallel);
 
+// The weights of a model's units, for balanced_stages().
+struct UnitWeights {
+    std::vector<double> before;  // of the layers before each layer, then of all layers
+    double embedding = 0;
+    double head = 0;
+};
+
+// Returns the first layer of each stage, followed by the number of layers, for the division whose
+// heaviest stage is as light as possible. Each stage gets at least `least` layers. The weight of
+// the first stage includes the embedding, the weight of the last stage the head. If `least` exceeds
+// 1, all layers must have the same weight.
+std::vector<i64> balanced_stages(const UnitWeights& weights, i64 n_stages, i64 least);
+
 // The adjacent units that one chunk of a pipeline stage computes. Chunk v of stage p is part
 // v * pp + p (interleaved schedule: arXiv 2104.04473, section 2.2).
 struct ModelPart {

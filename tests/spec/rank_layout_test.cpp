@@ -2,7 +2,11 @@
 // The tensor table and its division over ranks: names, order, parts, vocabulary padding.
 #include "spec/rank_layout.hpp"
 
+#include <algorithm>
+#include <cmath>
+#include <functional>
 #include <map>
+#include <random>
 #include <set>
 
 #include "base/error.hpp"
@@ -54,6 +58,35 @@ std::vector<std::string> names_of(const std::vector<TensorSpec>& table) {
     std::vector<std::string> names;
     for (const TensorSpec& tensor : table) names.push_back(tensor.name);
     return names;
+}
+
+// Returns the weight of the heaviest stage, for stages that start at `cuts`.
+double heaviest(const UnitWeights& weights, const std::vector<i64>& cuts) {
+    double most = 0;
+    for (size_t i = 0; i + 1 < cuts.size(); ++i) {
+        const double layers = weights.before[static_cast<size_t>(cuts[i + 1])] -
+                              weights.before[static_cast<size_t>(cuts[i])];
+        const double edges =
+            (i == 0 ? weights.embedding : 0) + (i + 2 == cuts.size() ? weights.head : 0);
+        most = std::max(most, layers + edges);
+    }
+    return most;
+}
+
+// Returns the smallest heaviest() of all divisions.
+double least_heaviest(const UnitWeights& weights, i64 n_stages) {
+    const i64 n_layers = std::ssize(weights.before) - 1;
+    double least = INFINITY;
+    // Bit i - 1 is set when a stage starts at layer i.
+    for (u64 bits = 0; bits < u64{1} << (n_layers - 1); ++bits) {
+        std::vector<i64> cuts{0};
+        for (i64 i = 1; i < n_layers; ++i) {
+            if ((bits >> (i - 1) & 1) != 0) cuts.push_back(i);
+        }
+        cuts.push_back(n_layers);
+        if (std::ssize(cuts) == n_stages + 1) least = std::min(least, heaviest(weights, cuts));
+    }
+    return least;
 }
 
 bool is_sharded(const TensorSpec& tensor) {
@@ -310,42 +343,41 @@ TEST_CASE("balancing by parameters minimizes the parameters of the largest stage
                 const ParameterCount count = count_parameters(config);
                 const double layer = static_cast<double>(count.attention + count.mlp + count.norm) /
                                      static_cast<double>(layers);
-                const auto embedding = static_cast<double>(count.embedding);
-                const auto head = static_cast<double>(vocab * config.hidden);
-                // The weight of the heaviest stage, for stages that start at `cuts`.
-                const auto heaviest = [&](const std::vector<i64>& cuts) {
-                    double most = 0;
-                    for (size_t i = 0; i + 1 < cuts.size(); ++i) {
-                        const double edges =
-                            (i == 0 ? embedding : 0) + (i + 2 == cuts.size() ? head : 0);
-                        most = std::max(most,
-                                        static_cast<double>(cuts[i + 1] - cuts[i]) * layer + edges);
-                    }
-                    return most;
-                };
+                UnitWeights weights{.before = {},
+                                    .embedding = static_cast<double>(count.embedding),
+                                    .head = static_cast<double>(vocab * config.hidden)};
+                for (i64 i = 0; i <= layers; ++i)
+                    weights.before.push_back(static_cast<double>(i) * layer);
                 std::vector<i64> cuts;
                 for (i64 part = 0; part <= pp; ++part) {
                     cuts.push_back(first_layer(
                         config, {.pp = pp, .balance = PipelineBalance::parameters}, part));
                 }
-                // Tries all divisions: bit i - 1 is set when a stage starts at layer i.
-                double least = heaviest(cuts);
-                for (u64 bits = 0; bits < u64{1} << (layers - 1); ++bits) {
-                    std::vector<i64> other{0};
-                    for (i64 i = 1; i < layers; ++i) {
-                        if ((bits >> (i - 1) & 1) != 0) other.push_back(i);
-                    }
-                    other.push_back(layers);
-                    if (static_cast<i64>(other.size()) == pp + 1) {
-                        least = std::min(least, heaviest(other));
-                    }
-                }
                 CAPTURE(vocab, layers, pp);
                 CHECK(cuts.front() == 0);
                 CHECK(cuts.back() == layers);
-                CHECK(heaviest(cuts) <= least * (1 + 1e-9));
+                CHECK(heaviest(weights, cuts) <= least_heaviest(weights, pp) * (1 + 1e-9));
             }
         }
+    }
+}
+
+TEST_CASE("layers of different weights are balanced") {
+    std::mt19937 random(5);
+    for (int round = 0; round < 200; ++round) {
+        const auto n_layers = static_cast<i64>(4 + random() % 7);
+        const auto n_stages = static_cast<i64>(1 + random() % 4);
+        const auto weight = [&random] { return static_cast<double>(1 + random() % 20); };
+        UnitWeights weights{.before = {0}, .embedding = 3 * weight(), .head = 2 * weight()};
+        for (i64 i = 0; i < n_layers; ++i)
+            weights.before.push_back(weights.before.back() + weight());
+        const std::vector<i64> cuts = balanced_stages(weights, n_stages, 1);
+        CAPTURE(weights.before, weights.embedding, weights.head, cuts);
+        REQUIRE(std::ssize(cuts) == n_stages + 1);
+        CHECK(cuts.front() == 0);
+        CHECK(cuts.back() == n_layers);
+        CHECK(std::ranges::adjacent_find(cuts, std::ranges::greater_equal()) == cuts.end());
+        CHECK(heaviest(weights, cuts) == least_heaviest(weights, n_stages));
     }
 }
 
