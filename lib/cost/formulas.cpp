@@ -40,13 +40,9 @@ CheckpointSize checkpoint_size(const ModelConfig& config, const Precision& preci
     const bool masters = precision.weights != DType::fp32;
     CheckpointSize size{.weights = checked_mul(n, size_of(precision.weights)),
                         .optimizer = masters ? checked_mul(n, size_of(DType::fp32)) : 0};
-    ModelConfig one_layer = config;  // all layers have the same shapes
-    one_layer.n_layers = 1;
-    for (const TensorSpec& tensor : tensor_table(one_layer)) {
-        const i64 n_copies = tensor.place == Place::layer ? config.n_layers : 1;
-        const i64 n_elements = checked_mul(tensor.shape.numel(), n_copies);
+    for (const TensorSpec& tensor : tensor_table(config)) {
         for (const OptimizerState& state : states_of(precision.optimizer, tensor)) {
-            size.optimizer += checked_mul(n_elements, size_of(state.dtype));
+            size.optimizer += checked_mul(tensor.shape.numel(), size_of(state.dtype));
         }
     }
     return size;

@@ -31,9 +31,9 @@ bool tensor_ranks_fit(const LayoutQuery& query, i64 tp) {
            });
 }
 
-// A stage of a pipeline. A later stage with the same number of layers and of elements, and equally
-// without embedding and head, needs at most as much memory, because it has no more micro-batches in
-// flight.
+// A stage of a pipeline. A later stage with equal layers in the same order and the same number of
+// elements, and equally without embedding and head, needs at most as much memory, because it has no
+// more micro-batches in flight.
 struct Stage {
     i64 rank = 0;
     std::vector<spec::ModelPart> parts;
@@ -58,15 +58,19 @@ Grid grid_of(const LayoutQuery& query, const spec::ParallelConfig& parallel,
     if (!grid.nccl.tensor_comm_sms)
         grid.nccl.tensor_comm_sms = tensor_comm_sms(query.model, parallel);
     const std::vector<spec::ModelPart> parts = model_parts(query.model, parallel);
-    std::set<std::tuple<i64, i64, bool, bool>> seen;
+    const std::vector<spec::LayerConfig> kinds = layer_kinds(query.model);
+    std::set<std::tuple<std::vector<i64>, i64, bool, bool>> seen;
     i64 most = 0;
     for (i64 rank = 0; rank < parallel.pp; ++rank) {
         Stage stage{.rank = rank, .parts = stage_parts(parts, parallel, rank)};
-        i64 n_layers = 0;
-        for (const spec::ModelPart& part : stage.parts) n_layers += part.n_layers();
+        std::vector<i64> layers;  // the index in `kinds` of each layer
+        for (const spec::ModelPart& part : stage.parts) {
+            for (i64 layer = part.first_layer; layer < part.end_layer; ++layer)
+                layers.push_back(index_of(kinds, query.model.layer(layer)));
+        }
         const i64 n_elements = elements.of(stage.parts).tensors;
         most = std::max(most, n_elements);
-        if (seen.emplace(n_layers, n_elements, rank == 0, rank == parallel.pp - 1).second)
+        if (seen.emplace(layers, n_elements, rank == 0, rank == parallel.pp - 1).second)
             grid.stages.push_back(std::move(stage));
     }
     grid.most_elements = as_double(most);

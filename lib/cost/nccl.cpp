@@ -51,12 +51,14 @@ double tensor_seconds(const ModelConfig& model, const ParallelConfig& parallel,
     double seconds = 0;
     for (const LayerConfig& layer : layer_kinds(model)) {
         const double up = as_double((is_gated(layer.activation) ? 2 : 1) * model.ffn_hidden);
-        seconds += parallel.sequence_parallel ? 6 * gather_s : 2 * 2 * gather_s;
+        double layer_s = parallel.sequence_parallel ? 6 * gather_s : 2 * 2 * gather_s;
         for (const double outputs : {as_double(model.qkv_rows(layer)) / tp, up / tp}) {
             const double gemm_s = 2 * hidden * outputs / links.flops / used;
-            seconds += parallel.sequence_parallel ? 2 * std::max(gather_s, gemm_s)
+            layer_s += parallel.sequence_parallel ? 2 * std::max(gather_s, gemm_s)
                                                   : std::max(2 * gather_s, gemm_s);
         }
+        const double share = as_double(count_layers(model, layer)) / as_double(model.n_layers);
+        seconds += share * layer_s;
     }
     return seconds;
 }

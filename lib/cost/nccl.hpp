@@ -29,13 +29,14 @@ struct TensorLinks {
 constexpr TensorLinks h100_links{
     .flops = 600e12, .sms = 132, .bytes_per_s = 360e9, .channel_bytes_per_s = 16e9};
 
-// Returns the seconds that a token spends in the tensor-parallel collectives of a layer and in the
-// GEMMs that overlap with them, with `n` channels, which these GEMMs do not use. Backward of a
-// column-parallel layer (QKV, first product of the MLP) has a GEMM for the gradient of the weight,
-// which overlaps with the sum of the input's gradient. With sequence parallelism that sum is a
-// reduce-scatter, and the GEMM for the gradient of the input overlaps with an all-gather. All other
-// collectives overlap with no GEMM: the second half of the all-reduces, or 6 of the 10 all-gathers
-// and reduce-scatters. A GEMM and a collective that overlap take as long as the slower one.
+// Returns the seconds that a token spends in the tensor-parallel collectives of a layer, the mean
+// of all layers, and in the GEMMs that overlap with them, with `n` channels, which these GEMMs do
+// not use. Backward of a column-parallel layer (QKV, first product of the MLP) has a GEMM for the
+// gradient of the weight, which overlaps with the sum of the input's gradient. With sequence
+// parallelism that sum is a reduce-scatter, and the GEMM for the gradient of the input overlaps
+// with an all-gather. All other collectives overlap with no GEMM: the second half of the
+// all-reduces, or 6 of the 10 all-gathers and reduce-scatters. A GEMM and a collective that overlap
+// take as long as the slower one.
 double tensor_seconds(const spec::ModelConfig& model, const spec::ParallelConfig& parallel,
                       const TensorLinks& links, i64 n);
 

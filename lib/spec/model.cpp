@@ -96,6 +96,12 @@ std::vector<RotaryFrequencies> rotary_frequencies(const ModelConfig& config) {
     return all;
 }
 
+i64 count_layers(const ModelConfig& config, const LayerConfig& kind) {
+    i64 n = 0;
+    for (i64 i = 0; i < config.n_layers; ++i) n += config.layer(i) == kind ? 1 : 0;
+    return n;
+}
+
 void ModelConfig::resolve() {
     check_at_least("--num-layers", n_layers, 1);
     constexpr i64 max_layers =

@@ -132,6 +132,8 @@ struct ModelConfig {
 std::vector<LayerConfig> layer_kinds(const ModelConfig& config);
 std::vector<i64> windows(const ModelConfig& config);
 std::vector<RotaryFrequencies> rotary_frequencies(const ModelConfig& config);
+// Returns the number of layers that are equal to `kind`.
+i64 count_layers(const ModelConfig& config, const LayerConfig& kind);
 // Returns the index of `value` in one of these lists; the length of the list without the value.
 template <typename Value>
 i64 index_of(const std::vector<Value>& values, const Value& value) {
