@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // lm-estimate params: the exact number of parameters of each part of a model, and the results of
 // published formulas.
+#include <algorithm>
 #include <cmath>
 #include <memory>
 
@@ -85,7 +86,9 @@ void add_ranks(Printout& printout, const spec::ModelConfig& model,
 }
 
 void warn_of_odd_shapes(const spec::ModelConfig& model) {
-    if (!is_gated(model.activation) && model.ffn_hidden != 4 * model.hidden) {
+    const bool all_gated = std::ranges::all_of(
+        layer_kinds(model), [](const auto& layer) { return is_gated(layer.activation); });
+    if (!all_gated && model.ffn_hidden != 4 * model.hidden) {
         note("--ffn-hidden-size {} is not 4 x hidden size, which would be {}", model.ffn_hidden,
              4 * model.hidden);
     }

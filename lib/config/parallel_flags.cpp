@@ -280,7 +280,10 @@ std::vector<std::string> size_problems(const ParallelFlags& flags, const spec::M
     if (flags.tensor < 1) problems.push_back(problem(tensor_flag, too_small, flags.tensor));
     if (flags.pipeline < 1) problems.push_back(problem(pipeline_flag, too_small, flags.pipeline));
     cut(model.n_heads, "--num-attention-heads");
-    if (model.n_groups != model.n_heads) cut(model.n_groups, "--num-query-groups");
+    i64 n_groups = model.n_heads;  // of the layer with the fewest
+    for (const spec::LayerConfig& layer : layer_kinds(model))
+        n_groups = std::min(n_groups, layer.n_groups);
+    if (n_groups != model.n_heads) cut(n_groups, "--num-query-groups");
     cut(model.ffn_hidden, "--ffn-hidden-size");
     // When the embedding and the head count as layers, each may be a whole stage.
     const i64 most = counted_layers(model, {.balance = balance_of(flags)});

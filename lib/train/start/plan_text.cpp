@@ -32,21 +32,23 @@ void line(std::string& plan, std::string_view what, fmt::format_string<Args...> 
                         printable(fmt::format(format, std::forward<Args>(args)...)));
 }
 
-// Returns "rope positions, RMSNorm, swiglu, 8 key-value groups, untied head, no biases".
-std::string kind_text(const spec::ModelConfig& model) {
-    std::string text = std::string(name_of(model.position));
-    if (is_rotary(model.position)) {
+// Returns "rope positions, RMSNorm, swiglu, 8 key-value groups, untied head, no biases" for layers
+// like `layer`.
+std::string kind_text(const spec::ModelConfig& model, const spec::LayerConfig& layer) {
+    // Names all properties of a layer, so that a new one does not compile until it has a text.
+    const auto& [n_groups, position, rotary, window, activation] = layer;
+    std::string text = std::string(name_of(position));
+    if (is_rotary(position)) {
         if (model.rotary_percent != 1) text += fmt::format(" {}", model.rotary_percent);
         if (model.rotary_interleaved) text += " interleaved";
-        if (model.rope_scaling != 0) text += fmt::format(" scaled by {}", model.rope_scaling);
+        if (rotary.scaling != 0) text += fmt::format(" scaled by {}", rotary.scaling);
     }
     text += fmt::format(" positions, {}{}, {}", name_of(model.normalization),
-                        model.norm_1p ? "-1p" : "", name_of(model.activation));
-    if (model.n_groups != model.n_heads) {
-        text +=
-            fmt::format(", {} key-value group{}", model.n_groups, model.n_groups == 1 ? "" : "s");
+                        model.norm_1p ? "-1p" : "", name_of(activation));
+    if (n_groups != model.n_heads) {
+        text += fmt::format(", {} key-value group{}", n_groups, n_groups == 1 ? "" : "s");
     }
-    if (model.window > 0) text += fmt::format(", window of {} keys", model.window);
+    if (window > 0) text += fmt::format(", window of {} keys", window);
     if (model.embedding_norm) text += ", embedding norm";
     if (model.qk_norm) text += ", norms of query and key";
     text += model.untied_head ? ", untied head" : ", tied head";
@@ -86,6 +88,19 @@ std::string stage_text(const spec::ModelConfig& model, const spec::ParallelConfi
     return text.substr(0, text.size() - 2);
 }
 
+// Returns the heads of a tensor rank, "0-3". Layers with other numbers of groups may divide their
+// heads differently: "0-3 or 0-7".
+std::string heads_text(const spec::ModelConfig& model, const spec::ParallelConfig& parallel,
+                       i64 tp) {
+    std::vector<std::string> spans;
+    for (const spec::LayerConfig& layer : spec::layer_kinds(model)) {
+        const spec::HeadShare heads = spec::head_share(model, layer, parallel, tp);
+        const std::string span = span_text(heads.first_head, heads.first_head + heads.n_heads);
+        if (std::ranges::find(spans, span) == spans.end()) spans.push_back(span);
+    }
+    return fmt::format("{}", fmt::join(spans, " or "));
+}
+
 i64 fullest_bytes(const RunConfig& config, i64 stage) {
     const TrainerConfig& trainer = config.trainer;
     const cost::StepShape step{trainer.micro_batch, trainer.model.seq_length,
@@ -120,7 +135,6 @@ std::vector<LayoutLine> describe_layout(const RunConfig& config) {
     }
     for (i64 tp = 0; parallel.tp > 1 && tp < parallel.tp; ++tp) {
         const spec::TensorShare share = spec::tensor_share(model, parallel, tp);
-        const spec::HeadShare heads = spec::head_share(model, model.layer(0), parallel, tp);
         i64 first_ffn = 0;
         for (i64 before = 0; before < tp; ++before) {
             first_ffn += spec::tensor_share(model, parallel, before).ffn;
@@ -129,7 +143,7 @@ std::vector<LayoutLine> describe_layout(const RunConfig& config) {
             {fmt::format("tensor {}", tp),
              fmt::format("{}: heads {}, ffn {}, vocabulary {}",
                          ranks_where(parallel, [tp](const auto& at) { return at.tp == tp; }),
-                         span_text(heads.first_head, heads.first_head + heads.n_heads),
+                         heads_text(model, parallel, tp),
                          span_text(first_ffn, first_ffn + share.ffn),
                          span_text(share.vocab_start, share.vocab_start + share.n_vocab))});
     }
@@ -142,7 +156,12 @@ void add_model(std::string& plan, const spec::ModelConfig& model,
     line(plan, "model", "{} parameters ({}): {} layers, hidden {}, {} heads, ffn {}, sequence {}",
          total, human_count(static_cast<double>(total)), model.n_layers, model.hidden,
          model.n_heads, model.ffn_hidden, model.seq_length);
-    line(plan, "architecture", "{}", kind_text(model));
+    const std::vector<spec::LayerConfig> kinds = spec::layer_kinds(model);
+    for (const spec::LayerConfig& kind : kinds) {
+        const std::string of =
+            kinds.size() > 1 ? fmt::format("{} layers: ", spec::count_layers(model, kind)) : "";
+        line(plan, "architecture", "{}{}", of, kind_text(model, kind));
+    }
     line(plan, "vocabulary", "{}, in memory {}", model.vocab_size,
          spec::padded_vocab(model, parallel));
 }
