@@ -119,7 +119,10 @@ void TokenDecoder::attention(i64 layer, i64 first, const View& x, const View& ou
     const model::AttentionParams& vectors = weights_->vectors().layers[index].attention;
     const i64 n = x[0];
     device::Context call = context();
+    // Names all properties of a layer, so that a new one does not compile until the decoder
+    // computes with it. KvCache limits the keys to the window, and mlp() has the activation.
     const spec::LayerConfig own = c.layer(layer);
+    const auto& [n_groups, position, rotary, window, activation] = own;
     const Shape batch{1, n, c.qkv_rows(own)};
     const auto shaped = [&](const View& buffer) {
         return buffer.rows(0, batch.numel()).reshape({n, batch[2]});
@@ -136,16 +139,16 @@ void TokenDecoder::attention(i64 layer, i64 first, const View& x, const View& ou
                                          .key_bias = vectors.key_norm.bias,
                                          .y = qkv.reshape(batch),
                                          .n_heads = c.n_heads,
-                                         .n_groups = own.n_groups,
+                                         .n_groups = n_groups,
                                          .one_plus = c.norm_1p});
     }
-    switch (own.position) {
+    switch (position) {
         case spec::PositionEmbedding::rope: {
-            const auto table = static_cast<size_t>(spec::index_of(rotary_, own.rotary));
+            const auto table = static_cast<size_t>(spec::index_of(rotary_, rotary));
             device::rotary(call, {.x = qkv.reshape(batch),
                                   .positions = positions_.flat().rows(0, n).reshape({1, n}),
                                   .angles = angles_[table],
-                                  .n_heads = c.n_heads + own.n_groups,
+                                  .n_heads = c.n_heads + n_groups,
                                   .head_dim = c.head_dim,
                                   .interleaved = c.rotary_interleaved});
             break;

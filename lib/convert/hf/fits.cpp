@@ -25,24 +25,18 @@ std::optional<Misfit> misfit_of_activation(const HfClass& hf, Activation activat
     return Misfit{std::string(flag), std::string(name_of(activation))};
 }
 
-bool holds_groups(const HfClass& hf, const ModelConfig& config) {
+bool holds_groups(const HfClass& hf, i64 n_groups, i64 n_heads) {
     if (hf.has_key(&ModelConfig::n_groups)) return true;
-    return config.n_groups == (hf.n_groups > 0 ? hf.n_groups : config.n_heads);
+    return n_groups == (hf.n_groups > 0 ? hf.n_groups : n_heads);
 }
 
-std::optional<Misfit> misfit_of_positions(const HfClass& hf, const ModelConfig& c) {
-    const bool rope = is_rotary(c.position);
-    if (rope && c.rotary_percent != 1 && !hf.has_key(&ModelConfig::rotary_percent)) {
+std::optional<Misfit> misfit_of_rotary(const HfClass& hf, const ModelConfig& c, double scaling) {
+    if (c.rotary_percent != 1 && !hf.has_key(&ModelConfig::rotary_percent)) {
         return Misfit{"--rotary-percent", fmt::format("{} of each head rotated", c.rotary_percent)};
     }
-    if (rope && c.rotary_interleaved) {
-        return Misfit{"--rotary-interleaved", "adjacent rotary pairs"};
-    }
-    if (rope && c.rope_scaling != 0 && !hf.llama3_scaling) {
+    if (c.rotary_interleaved) return Misfit{"--rotary-interleaved", "adjacent rotary pairs"};
+    if (scaling != 0 && !hf.llama3_scaling) {
         return Misfit{"--use-rope-scaling", "scaled rotary frequencies"};
-    }
-    if (c.window > 0 && c.window < c.max_positions && hf.absent_window == 0) {
-        return Misfit{"--window-size", fmt::format("a window of {} keys", c.window)};
     }
     return std::nullopt;
 }
@@ -66,16 +60,19 @@ std::string names_that_fit(const ModelConfig& config) {
 
 std::optional<Misfit> inexpressible(const HfClass& hf, const ModelConfig& c) {
     if (layer_kinds(c).size() > 1) return Misfit{"the layers", "layers that differ"};
-    if (c.position != hf.position) {
-        return Misfit{"--position-embedding-type", std::string(name_of(c.position))};
+    // Names all properties of a layer, so that a new one does not compile until it is refused for
+    // the classes that lack it.
+    const auto [n_groups, position, rotary, window, activation] = c.layer(0);
+    if (position != hf.position) {
+        return Misfit{"--position-embedding-type", std::string(name_of(position))};
     }
     if (c.normalization != hf.normalization) {
         return Misfit{"--normalization", std::string(name_of(c.normalization))};
     }
-    if (const auto found = misfit_of_activation(hf, c.activation)) return found;
-    if (!holds_groups(hf, c)) {
+    if (const auto found = misfit_of_activation(hf, activation)) return found;
+    if (!holds_groups(hf, n_groups, c.n_heads)) {
         return Misfit{"--num-query-groups",
-                      fmt::format("{} groups for {} heads", c.n_groups, c.n_heads)};
+                      fmt::format("{} groups for {} heads", n_groups, c.n_heads)};
     }
     if (c.attention_width() != c.hidden && !hf.has_key(&ModelConfig::head_dim)) {
         return misfit_of_heads(c);
@@ -91,7 +88,12 @@ std::optional<Misfit> inexpressible(const HfClass& hf, const ModelConfig& c) {
         return Misfit{"--ffn-hidden-size",
                       fmt::format("{} at a hidden size of {}", c.ffn_hidden, c.hidden)};
     }
-    if (const auto found = misfit_of_positions(hf, c)) return found;
+    if (is_rotary(position)) {
+        if (const auto found = misfit_of_rotary(hf, c, rotary.scaling)) return found;
+    }
+    if (window > 0 && window < c.max_positions && hf.absent_window == 0) {
+        return Misfit{"--window-size", fmt::format("a window of {} keys", window)};
+    }
     if (c.norm_1p != hf.norm_1p) {
         return Misfit{"--apply-layernorm-1p",
                       c.norm_1p ? "norms with 1 + weight" : "norms without 1 + weight"};

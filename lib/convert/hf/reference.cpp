@@ -238,16 +238,20 @@ class Reference {
     }
 
     Matrix attention(const Matrix& x, const Place& layer) const {
+        // Names all properties of a layer, so that a new one does not compile until the reference
+        // computes with it. qkv() and attend() have the groups, attend() the window, mlp() the
+        // activation.
+        const auto& [n_groups, position, rotary, window, activation] = layer.config;
         Qkv all = qkv(x, layer);
         if (c_.qk_norm) {
             normalize_heads(all.query, layer, "attention.query_norm");
             normalize_heads(all.key, layer, "attention.key_norm");
         }
         bool alibi = false;
-        switch (layer.config.position) {
+        switch (position) {
             case PositionEmbedding::rope:
-                rotate(all.query, layer.config.rotary);
-                rotate(all.key, layer.config.rotary);
+                rotate(all.query, rotary);
+                rotate(all.key, rotary);
                 break;
             case PositionEmbedding::alibi:
                 alibi = true;

@@ -290,23 +290,24 @@ namespace {
 
 // Writes arguments only for the settings that the model uses. Megatron uses its defaults for
 // missing arguments.
-void write_variants(PickleWriter& pickle, const spec::ModelConfig& c) {
+void write_variants(PickleWriter& pickle, const spec::ModelConfig& c,
+                    const spec::LayerConfig& layer) {
     const auto flag = [&](const char* name, bool value) {
         if (!value || *name == '\0') return;
         pickle.key(name).boolean(true);
     };
-    if (!is_gated(c.activation)) flag(argument_of(c.activation).c_str(), true);
+    if (!is_gated(layer.activation)) flag(argument_of(layer.activation).c_str(), true);
     flag("rotary_interleaved", c.rotary_interleaved);
     flag("apply_layernorm_1p", c.norm_1p);
     flag("qk_layernorm", c.qk_norm);
     flag("add_qkv_bias", c.qkv_bias);
-    flag("use_rope_scaling", c.rope_scaling != 0);
-    if (c.rope_scaling != 0) {
-        pickle.key("rope_scaling_factor").real(c.rope_scaling);
+    flag("use_rope_scaling", layer.rotary.scaling != 0);
+    if (layer.rotary.scaling != 0) {
+        pickle.key("rope_scaling_factor").real(layer.rotary.scaling);
     }
-    if (c.window == 0) return;
+    if (layer.window == 0) return;
     pickle.key("window_size").open_list();
-    pickle.integer(c.window - 1);
+    pickle.integer(layer.window - 1);
     pickle.integer(0);
     pickle.close_list();
 }
@@ -316,14 +317,18 @@ void write_variants(PickleWriter& pickle, const spec::ModelConfig& c) {
 void MegatronLayout::write_args(PickleWriter& pickle, const ckpt::Manifest& manifest,
                                 DType weights) const {
     const spec::ModelConfig& c = model_.config();
+    // Names all properties of a layer, so that a new one does not compile until it is written or
+    // refused. write_variants() has scaling and window.
+    const spec::LayerConfig layer = c.layer(0);
+    const auto& [n_groups, position, rotary, window, activation] = layer;
     pickle.open_namespace();
     pickle.key("num_layers").integer(c.n_layers);
     pickle.key("hidden_size").integer(c.hidden);
     pickle.key("ffn_hidden_size").integer(c.ffn_hidden);
     pickle.key("num_attention_heads").integer(c.n_heads);
     pickle.key("kv_channels").integer(c.head_dim);
-    pickle.key("group_query_attention").boolean(c.n_groups != c.n_heads);
-    pickle.key("num_query_groups").integer(c.n_groups);
+    pickle.key("group_query_attention").boolean(n_groups != c.n_heads);
+    pickle.key("num_query_groups").integer(n_groups);
     pickle.key("seq_length").integer(c.seq_length);
     pickle.key("max_position_embeddings").integer(c.max_positions);
     pickle.key("padded_vocab_size").integer(padded_vocab_);
@@ -333,22 +338,22 @@ void MegatronLayout::write_args(PickleWriter& pickle, const ckpt::Manifest& mani
     if (names_ != MegatronNames::classic) pickle.key("transformer_impl").text(name_of(names_));
     pickle.key("ckpt_format").text("torch");
     pickle.key("add_position_embedding").boolean(true);
-    pickle.key("position_embedding_type").text(position_name(c.position));
+    pickle.key("position_embedding_type").text(position_name(position));
     pickle.key("normalization").text(name_of(c.normalization));
-    pickle.key("swiglu").boolean(c.activation == spec::Activation::swiglu);
-    if (is_gated(c.activation) && argument_of(c.activation).empty()) {
-        pickle.key("glu_activation").text(name_of(c.activation));
+    pickle.key("swiglu").boolean(activation == spec::Activation::swiglu);
+    if (is_gated(activation) && argument_of(activation).empty()) {
+        pickle.key("glu_activation").text(name_of(activation));
     }
-    pickle.key("bias_gelu_fusion").boolean(c.activation == spec::Activation::gelu_tanh);
+    pickle.key("bias_gelu_fusion").boolean(activation == spec::Activation::gelu_tanh);
     pickle.key("openai_gelu").boolean(false);
     pickle.key("embed_layernorm").boolean(c.embedding_norm);
     pickle.key("untie_embeddings_and_output_weights").boolean(c.untied_head);
     pickle.key("add_bias_linear").boolean(c.linear_bias);
     pickle.key("layernorm_epsilon").real(c.norm_eps);
     pickle.key("norm_epsilon").real(c.norm_eps);
-    pickle.key("rotary_base").real(c.rotary_base);
+    pickle.key("rotary_base").real(rotary.base);
     pickle.key("rotary_percent").real(c.rotary_percent);
-    write_variants(pickle, c);
+    write_variants(pickle, c, layer);
     pickle.key("attention_dropout").real(c.attention_dropout);
     pickle.key("hidden_dropout").real(c.hidden_dropout);
     pickle.key("init_method_std").real(c.init_std);
