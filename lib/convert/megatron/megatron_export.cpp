@@ -288,6 +288,30 @@ i64 MegatronLayout::n_bytes(DType weights, i64 n_states) const {
 
 namespace {
 
+// Writes the arguments that choose the activation, but for those of its own flag.
+void write_activation(PickleWriter& pickle, spec::Activation activation) {
+    bool swiglu = false, tanh = false;
+    std::string_view gate;
+    switch (activation) {
+        case spec::Activation::swiglu:
+            swiglu = true;
+            break;
+        case spec::Activation::geglu:
+            gate = name_of(activation);
+            break;
+        case spec::Activation::gelu_tanh:
+            tanh = true;
+            break;
+        case spec::Activation::gelu_erf:      // Megatron's default without fusion
+        case spec::Activation::squared_relu:  // write_variants() has its flag
+        case spec::Activation::none:
+            break;
+    }
+    pickle.key("swiglu").boolean(swiglu);
+    if (!gate.empty()) pickle.key("glu_activation").text(gate);
+    pickle.key("bias_gelu_fusion").boolean(tanh);
+}
+
 // Writes arguments only for the settings that the model uses. Megatron uses its defaults for
 // missing arguments.
 void write_variants(PickleWriter& pickle, const spec::ModelConfig& c,
@@ -340,11 +364,7 @@ void MegatronLayout::write_args(PickleWriter& pickle, const ckpt::Manifest& mani
     pickle.key("add_position_embedding").boolean(true);
     pickle.key("position_embedding_type").text(position_name(position));
     pickle.key("normalization").text(name_of(c.normalization));
-    pickle.key("swiglu").boolean(activation == spec::Activation::swiglu);
-    if (is_gated(activation) && argument_of(activation).empty()) {
-        pickle.key("glu_activation").text(name_of(activation));
-    }
-    pickle.key("bias_gelu_fusion").boolean(activation == spec::Activation::gelu_tanh);
+    write_activation(pickle, activation);
     pickle.key("openai_gelu").boolean(false);
     pickle.key("embed_layernorm").boolean(c.embedding_norm);
     pickle.key("untie_embeddings_and_output_weights").boolean(c.untied_head);
