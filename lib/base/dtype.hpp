@@ -39,20 +39,4 @@ constexpr bool is_half(DType dtype) {
     return dtype == DType::bf16 || dtype == DType::fp16;
 }
 
-// Returns the distance from 1 to the next larger number of the type; 0 for integer types.
-constexpr double epsilon_of(DType dtype) {
-    switch (dtype) {
-        case DType::fp64:
-            return 0x1p-52;
-        case DType::fp32:
-            return 0x1p-23;
-        case DType::fp16:
-            return 0x1p-10;
-        case DType::bf16:
-            return 0x1p-7;
-        default:
-            return 0;
-    }
-}
-
 }  // namespace lm

@@ -181,12 +181,14 @@ int unlink_file(const std::string& directory, const Segment& segment) {
     return unlinkat(folder.get(), name.c_str(), 0);
 }
 
-struct SystemVLine {
-    Segment segment;
-    i64 n_attached = 0;
-};
+std::string system_v_text() {
+    constexpr const char* path = "/proc/sysvipc/shm";
+    return io::exists(path) ? io::read_file(path) : "";
+}
 
-std::vector<SystemVLine> system_v_lines(std::string_view text) {
+}  // namespace
+
+std::vector<SystemVLine> parse_system_v(std::string_view text) {
     std::vector<SystemVLine> result;
     std::istringstream lines{std::string(text)};
     std::string line;
@@ -215,19 +217,6 @@ std::vector<SystemVLine> system_v_lines(std::string_view text) {
     return result;
 }
 
-std::string system_v_text() {
-    constexpr const char* path = "/proc/sysvipc/shm";
-    return io::exists(path) ? io::read_file(path) : "";
-}
-
-}  // namespace
-
-std::vector<Segment> parse_system_v(std::string_view text) {
-    std::vector<Segment> segments;
-    for (SystemVLine& line : system_v_lines(text)) segments.push_back(std::move(line.segment));
-    return segments;
-}
-
 SharedMemory read_shared_memory(const std::string& directory) {
     SharedMemory memory;
     memory.use = io::filesystem_use(directory);
@@ -235,7 +224,7 @@ SharedMemory read_shared_memory(const std::string& directory) {
     // Reads segments before processes. In the other order, a segment that is created between the
     // two reads would look dead.
     memory.segments = named_segments(directory, device);
-    std::vector<SystemVLine> system_v = system_v_lines(system_v_text());
+    std::vector<SystemVLine> system_v = parse_system_v(system_v_text());
     const ProcessTable table = read_processes(device);
     for (Segment& segment : memory.segments) find_owners(segment, directory, table);
     add_deleted(memory.segments, table);

@@ -53,8 +53,13 @@ struct SharedMemory {
 // Throws Error(failure) when `directory` cannot be read.
 SharedMemory read_shared_memory(const std::string& directory);
 
-// Returns the segments in the text of /proc/sysvipc/shm, without their owners and states.
-std::vector<Segment> parse_system_v(std::string_view text);
+// A line of /proc/sysvipc/shm.
+struct SystemVLine {
+    Segment segment;  // without owners and state
+    i64 n_attached = 0;
+};
+// Returns the lines in the text of /proc/sysvipc/shm, except those that are not segments.
+std::vector<SystemVLine> parse_system_v(std::string_view text);
 
 // Which segments a user asks for. A default value selects all segments.
 struct SegmentSelection {

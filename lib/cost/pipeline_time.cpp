@@ -113,9 +113,4 @@ double pipeline_time(const PipelineShape& shape, const PipelineDurations& durati
     return VirtualPipeline(shape, durations, events).run();
 }
 
-double pipeline_bubble(const PipelineShape& shape) {
-    return static_cast<double>(shape.n_stages - 1) /
-           static_cast<double>(shape.n_micro_batches * shape.n_chunks);
-}
-
 }  // namespace lm::cost

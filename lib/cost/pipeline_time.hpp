@@ -36,8 +36,4 @@ struct PipelineEvent {
 double pipeline_time(const spec::PipelineShape& shape, const PipelineDurations& durations,
                      std::vector<PipelineEvent>* events = nullptr);
 
-// Returns the pipeline bubble, idle time divided by busy time: (p - 1) / (m * v) with p stages, m
-// micro-batches and v chunks on each stage (arXiv 2104.04473, section 2.2.2).
-double pipeline_bubble(const spec::PipelineShape& shape);
-
 }  // namespace lm::cost

@@ -20,7 +20,6 @@ class LineFile {
     // not stop a training. The first failure logs a warning; when a line can be written again, a
     // warning states the number of lines dropped so far.
     void write(std::string_view text);
-    i64 lost_lines() const { return lost_; }
 
   private:
     LineFile(std::string path, io::Fd fd) : path_(std::move(path)), fd_(std::move(fd)) {}

@@ -35,7 +35,7 @@ void make_models(const test::ScratchDirectory& scratch) {
     convert::ConversionRequest request;
     request.in = scratch / "native";
     request.out = scratch / "hf";
-    convert::to_hf(request, *convert::find_hf_class("hf-gpt2"));
+    convert::to_hf(request, *convert::hf_class_of_type("gpt2"));
 }
 
 void replace(const std::string& path, const std::string& from, const std::string& to) {
@@ -86,14 +86,14 @@ TEST_CASE("models with the settings of newer flags have the logits of their clas
     stablelm.activation = spec::Activation::swiglu;
     spec::ModelConfig nemotron = test::nemotron_model(2, 6, 2);
     nemotron.qkv_bias = nemotron.qk_norm = false;
-    for (auto& [name, model] : std::initializer_list<std::pair<const char*, spec::ModelConfig>>{
-             {"hf-llama", scaled},
-             {"hf-qwen2", qwen2},
-             {"hf-qwen3", qwen3},
-             {"hf-mistral", window},
-             {"hf-gpt-neox", partial},
-             {"hf-stablelm", stablelm},
-             {"hf-nemotron", nemotron}}) {
+    for (auto& [name, model] :
+         std::initializer_list<std::pair<const char*, spec::ModelConfig>>{{"llama", scaled},
+                                                                          {"qwen2", qwen2},
+                                                                          {"qwen3", qwen3},
+                                                                          {"mistral", window},
+                                                                          {"gpt_neox", partial},
+                                                                          {"stablelm", stablelm},
+                                                                          {"nemotron", nemotron}}) {
         INFO(name);
         const test::ScratchDirectory scratch;
         spec::ModelConfig bytes = model;
@@ -103,7 +103,7 @@ TEST_CASE("models with the settings of newer flags have the logits of their clas
         convert::ConversionRequest request;
         request.in = scratch / "native";
         request.out = scratch / "hf";
-        convert::to_hf(request, *convert::find_hf_class(name));
+        convert::to_hf(request, *convert::hf_class_of_type(name));
         const check::Comparison same =
             check::compare_with_hf(scratch / "native", scratch / "hf", {});
         CHECK(same.rms > 0);
@@ -150,9 +150,9 @@ TEST_CASE("settings that the import accepts have the same logits, whatever the e
     };
     for (
         auto& [name, model, replaced] : std::vector<Case>{
-            {"hf-mistral", wide, {{"\"mistral\"", "\"llama\""}, {"\"silu\"", "\"swish\""}}},
-            {"hf-nemotron", gelu, {{"\"gelu_new\"", "\"gelu_fast\""}}},
-            {"hf-gpt-neox",
+            {"mistral", wide, {{"\"mistral\"", "\"llama\""}, {"\"silu\"", "\"swish\""}}},
+            {"nemotron", gelu, {{"\"gelu_new\"", "\"gelu_fast\""}}},
+            {"gpt_neox",
              neox,
              {{"\"rotary_emb_base\": 700", "\"b\": 1"},
               {"\"rotary_pct\": 0.5",
@@ -165,7 +165,7 @@ TEST_CASE("settings that the import accepts have the same logits, whatever the e
         convert::ConversionRequest request;
         request.in = scratch / "native";
         request.out = scratch / "hf";
-        convert::to_hf(request, *convert::find_hf_class(name));
+        convert::to_hf(request, *convert::hf_class_of_type(name));
         for (const auto& [from, to] : replaced) replace(scratch / "hf/config.json", from, to);
         const check::Comparison same =
             check::compare_with_hf(scratch / "native", scratch / "hf", {});

@@ -62,7 +62,7 @@ const Segment* find(const SharedMemory& memory, const std::string& path) {
 }  // namespace
 
 TEST_CASE("the table of System V segments") {
-    const std::vector<Segment> segments = parse_system_v(
+    const std::vector<SystemVLine> lines = parse_system_v(
         "       key      shmid perms                  size  cpid  lpid nattch   uid   gid  cuid  "
         "cgid"
         "      atime      dtime      ctime                   rss                  swap\n"
@@ -71,14 +71,16 @@ TEST_CASE("the table of System V segments") {
         " 1700000000          0 1700000001                  8192                     0\n"
         "         1          9   600               4096     5     5      0  0  0  0  0 1 2 3\n"
         "junk\n");
-    REQUIRE(segments.size() == 2);
-    CHECK(segments[0].name == "sysv:7");
-    CHECK(segments[0].id == 7);
-    CHECK(segments[0].bytes == 8192);
-    CHECK(segments[0].creator == 123);
-    CHECK(segments[0].uid == 1000);
-    CHECK(segments[0].changed == 1700000001);
-    CHECK(segments[1].bytes == 4096);  // kernels without the column rss
+    REQUIRE(lines.size() == 2);
+    const Segment& first = lines[0].segment;
+    CHECK(first.name == "sysv:7");
+    CHECK(first.id == 7);
+    CHECK(first.bytes == 8192);
+    CHECK(first.creator == 123);
+    CHECK(first.uid == 1000);
+    CHECK(first.changed == 1700000001);
+    CHECK(lines[0].n_attached == 2);
+    CHECK(lines[1].segment.bytes == 4096);  // kernels without the column rss
     CHECK(parse_system_v("").empty());
 }
 

@@ -32,7 +32,7 @@ using test::Buffers;
 
 namespace {
 
-const HfClass& gpt2 = *find_hf_class("hf-gpt2");
+const HfClass& gpt2 = *hf_class_of_type("gpt2");
 
 const std::string golden = std::string(LM_TEST_DIR) + "/golden/gpt2_odd.safetensors";
 
@@ -406,7 +406,7 @@ std::vector<Case> cases() {
 TEST_CASE("every architecture: native -> Hugging Face -> native, bitwise") {
     for (auto& [name, config] : cases()) {
         INFO(name);
-        const HfClass& hf = *find_hf_class(name);
+        const HfClass& hf = **std::ranges::find(hf_classes(), name, &HfClass::name);
         if (name == "hf-nemotron") config.qkv_bias = config.qk_norm = false;
         config.head_dim = config.position == spec::PositionEmbedding::rope ? 4 : config.head_dim;
         if (name == "hf-gpt-neox") config.hidden = 4 * config.n_heads;

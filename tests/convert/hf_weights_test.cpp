@@ -43,7 +43,7 @@ class Models {
         config.seq_length = config.max_positions;
         config.resolve();
         test::save_grid(scratch_ / "a", config, {}, 3, 5);
-        to_hf(test::forced_request(scratch_ / "a", hf()), *find_hf_class("hf-llama"));
+        to_hf(test::forced_request(scratch_ / "a", hf()), *hf_class_of_type("llama"));
         const auto reader = test::SafetensorsReader::open(hf() + "/model.safetensors");
         for (const ckpt::SafetensorsEntry& entry : reader.entries()) {
             const auto bytes = reader.bytes(entry);

@@ -17,8 +17,8 @@ extern "C" int LLVMFuzzerTestOneInput(const unsigned char* data, size_t size) {
     const auto line = parse_maps_line(text.substr(0, text.find('\n')));
     if (line && (line->bytes < 0 || line->file_offset < 0 || line->file_offset + line->bytes < 0))
         __builtin_trap();
-    for (const Segment& segment : parse_system_v(text)) {
-        if (!segment.system_v || segment.name.empty()) __builtin_trap();
+    for (const SystemVLine& entry : parse_system_v(text)) {
+        if (!entry.segment.system_v || entry.segment.name.empty()) __builtin_trap();
     }
     const CgroupPaths paths = parse_cgroup(text);
     if (paths.v2.size() > size || paths.v1_memory.size() > size) __builtin_trap();

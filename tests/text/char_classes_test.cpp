@@ -10,7 +10,6 @@ TEST_CASE("character classes: counts of Unicode 16") {
     const ClassTable& table = class_table();
     int counts[4] = {};
     for (u32 cp = 0; cp < 0x110000; ++cp) ++counts[static_cast<int>(table[cp])];
-    CHECK(unicode_version() == "16.0.0");
     CHECK(counts[1] == 141028);
     CHECK(counts[2] == 1911);
     CHECK(counts[3] == 25);

@@ -31,13 +31,6 @@ std::span<const HfClass* const> hf_classes() {
     return classes;
 }
 
-const HfClass* find_hf_class(std::string_view name) {
-    for (const HfClass* hf : classes) {
-        if (hf->name == name) return hf;
-    }
-    return nullptr;
-}
-
 const HfClass* hf_class_of_type(std::string_view model_type) {
     for (const HfClass* hf : classes) {
         if (hf->model_type == model_type) return hf;

@@ -12,8 +12,6 @@ namespace lm::convert {
 
 // Returns all classes. If several classes can hold a model, the most common of them is first.
 std::span<const HfClass* const> hf_classes();
-// Returns the class with this name of the option --to, or nullptr.
-const HfClass* find_hf_class(std::string_view name);
 // Returns the class with this model_type, or nullptr.
 const HfClass* hf_class_of_type(std::string_view model_type);
 

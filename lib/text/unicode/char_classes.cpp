@@ -61,10 +61,6 @@ std::vector<CharKind> kinds() {
 
 }  // namespace
 
-std::string_view unicode_version() {
-    return version_text;
-}
-
 template <typename Value>
 CodePointTable<Value>::CodePointTable(const std::vector<Value>& flat) : page_of_{}, pages_{} {
     int n_pages = 0;

@@ -4,7 +4,6 @@
 // CharKind.
 #pragma once
 
-#include <string_view>
 #include <vector>
 
 #include "base/types.hpp"
@@ -26,9 +25,6 @@ enum class CharKind : u8 {
     punctuation,
     symbol
 };
-
-// Returns the version of the Unicode Character Database of the tables: "16.0.0".
-std::string_view unicode_version();
 
 // A table with one value for each code point, in two levels. Equal pages of 256 code points are
 // stored only once.

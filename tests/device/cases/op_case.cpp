@@ -189,8 +189,8 @@ double bound_of(const OpCase& op_case, const std::string& name, DType type) {
     if (!is_half(type)) return op_case.bound;
     const auto found = std::ranges::find(op_case.tensors, name, &Tensor::name);
     const bool stat = found != op_case.tensors.end() && found->kind != Kind::compute;
-    return stat && !op_case.rounds_first ? op_case.bound
-                                         : op_case.bound + op_case.roundings * epsilon_of(type);
+    if (stat && !op_case.rounds_first) return op_case.bound;
+    return op_case.bound + op_case.roundings * (type == DType::bf16 ? 0x1p-7 : 0x1p-10);
 }
 
 OpCase prepared(device::Device& reference, const OpCase& op_case, DType type) {
