@@ -2,7 +2,6 @@
 #include "ckpt/verbs/merge.hpp"
 
 #include <algorithm>
-#include <array>
 #include <cmath>
 #include <memory>
 #include <mutex>
@@ -34,8 +33,6 @@ void add_weighted(std::span<double> sum, std::span<const float> values, double w
         sum[i] = first ? term : sum[i] + term;
     }
 }
-constexpr std::array<std::string_view, 4> fields_that_may_differ{
-    "attention_dropout", "hidden_dropout", "init_method_std", "seq_length"};
 
 const Checkpoint& newest(const std::vector<MergeSource>& sources) {
     return std::ranges::max_element(sources, {},
@@ -174,11 +171,15 @@ class Averager {
 }  // namespace
 
 void check_same_architecture(const Checkpoint& a, const Checkpoint& b) {
-    const io::OrderedJson model_a = to_json(a.manifest().model, true);
+    using S = spec::ModelConfig;
+    spec::ModelConfig model = a.manifest().model;
+    // The members that may differ.
+    for (const auto member : {&S::attention_dropout, &S::hidden_dropout, &S::init_std})
+        model.*member = b.manifest().model.*member;
+    model.seq_length = b.manifest().model.seq_length;
+    const io::OrderedJson model_a = to_json(model, true);
     const io::OrderedJson model_b = to_json(b.manifest().model, true);
     for (const auto& [key, value] : model_a.items()) {
-        if (std::ranges::find(fields_that_may_differ, key) != fields_that_may_differ.end())
-            continue;
         if (value == model_b.at(key)) continue;
         usage_error(b.path(), "{} is {}, but {} has {}: merge only checkpoints of one architecture",
                     key, model_b.at(key).dump(), a.path(), value.dump());
