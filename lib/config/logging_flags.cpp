@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "config/logging_flags.hpp"
 
+#include "metrics/record.hpp"
+
 namespace lm::config {
 
 const Fields<LoggingFlags>& logging_fields() {
@@ -14,7 +16,7 @@ const Fields<LoggingFlags>& logging_fields() {
          .member = &S::format,
          .help = "form of the log line; megatron-lm also logs the first iteration, and adds the "
                  "TensorBoard tags of Megatron-LM",
-         .choices = {"megatron-deepspeed", "megatron-lm"}},
+         .choices = names_in(metrics::log_formats)},
         {.option = "--log-throughput",
          .member = &S::throughput,
          .help = "add the TFLOP/s of a rank to the line of --log-format megatron-lm; "
