@@ -46,12 +46,12 @@ int run(const Args& args) {
         using spec::ParallelConfig;
         cli::write_stdout(
             io::json_line({{"path", path},
-                           {dimension_of(&ParallelConfig::tp).key, args.parallel.tensor},
-                           {dimension_of(&ParallelConfig::pp).key, args.parallel.pipeline},
+                           {dimension_of(&ParallelConfig::tp).key, args.parallel.tensor.value},
+                           {dimension_of(&ParallelConfig::pp).key, args.parallel.pipeline.value},
                            {"bytes", result.bytes}}));
     } else {
-        cli::write_text("{}: tp{} pp{}, {}\n", path, args.parallel.tensor, args.parallel.pipeline,
-                        human_size(result.bytes));
+        cli::write_text("{}: tp{} pp{}, {}\n", path, args.parallel.tensor.value,
+                        args.parallel.pipeline.value, human_size(result.bytes));
     }
     return 0;
 }

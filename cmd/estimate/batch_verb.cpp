@@ -120,8 +120,8 @@ int run(Flags flags) {
     flags.micro_batch = resolve_micro_batch(flags.train);
     flags.seq_length = config::seq_length_of(flags.train.model);
     check_at_least("--gpus-per-node", flags.gpus_per_node, 1);
-    check_at_least("--tensor-model-parallel-size", flags.train.parallel.tensor, 1);
-    check_at_least("--pipeline-model-parallel-size", flags.train.parallel.pipeline, 1);
+    check_at_least("--tensor-model-parallel-size", flags.train.parallel.tensor.value, 1);
+    check_at_least("--pipeline-model-parallel-size", flags.train.parallel.pipeline.value, 1);
     check_at_least("--seq-length", flags.seq_length, 1);
     const BatchSchedule schedule = resolve_schedule(flags.train, flags.seq_length.value_or(0));
     const std::vector<spec::RampStep> steps = resolve_steps(schedule.ramp, schedule.samples);

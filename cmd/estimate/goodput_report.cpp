@@ -33,15 +33,14 @@ struct Failures {
 };
 
 Failures resolve_failures(const FailureFlags& flags, double n_gpus) {
-    if (!flags.times_file.empty()) {
-        if (!io::exists(flags.times_file))
-            usage_error("--failure-times", "{} does not exist", flags.times_file);
-        const std::string text = io::read_input(flags.times_file);
-        return {cost::parse_failure_times(flags.times_file, text),
-                "the mean of " + flags.times_file};
+    const std::string& file = flags.times_file;
+    if (!file.empty()) {
+        if (!io::exists(file)) usage_error("--failure-times", "{} does not exist", file);
+        return {cost::parse_failure_times(file, io::read_input(file)), "the mean of " + file};
     }
-    if (flags.published.empty()) {
-        return {{.mean_s = flags.mttf.seconds, .shape = flags.shape, .measured_s = {}}, "--mttf"};
+    if (flags.published.value.empty()) {
+        return {{.mean_s = flags.mttf.value.seconds, .shape = flags.shape, .measured_s = {}},
+                "--mttf"};
     }
     const cost::FailureRate rate = published_rate(flags.published);
     return {{.mean_s = rate.mean_s(n_gpus), .shape = flags.shape, .measured_s = {}},
@@ -149,21 +148,23 @@ void add_failure_options(cli::Options& options, FailureFlags& flags) {
                   "time from a failure, or the start of a job, until the training computes again");
 }
 
-void check(const FailureFlags& flags, const cli::Options& options) {
-    if (options.given("--mttf")) check_above("--mttf", flags.mttf.seconds, 0);
+void check(const FailureFlags& flags) {
+    if (flags.mttf.given) check_above("--mttf", flags.mttf.value.seconds, 0);
     const char* source = flags.source();
-    for (const char* other : {"--failures", "--failure-times"}) {
-        if (source != nullptr && std::string_view(source) != other && options.given(other)) {
+    for (const auto& [other, given] : {std::pair{"--failures", flags.published.given},
+                                       std::pair{"--failure-times", flags.times_file.given}}) {
+        if (given && source != nullptr && std::string_view(source) != other) {
             usage_error(other, "states the times between failures, as {} does: give one of them",
                         source);
         }
     }
-    for (const char* flag : {"--failure-shape", "--restart-time"}) {
-        if (source == nullptr && options.given(flag))
+    for (const auto& [flag, given] : {std::pair{"--failure-shape", flags.shape.given},
+                                      std::pair{"--restart-time", flags.restart_time.given}}) {
+        if (given && source == nullptr)
             usage_error(flag, "needs --mttf, --failures or --failure-times");
     }
-    check_from_to("--failure-shape", flags.shape, 0.2, 10);
-    if (!flags.times_file.empty() && flags.shape != 1)
+    check_from_to("--failure-shape", flags.shape.value, 0.2, 10);
+    if (!flags.times_file.value.empty() && flags.shape != 1)
         usage_error("--failure-shape", "has no effect with --failure-times: give one of them");
 }
 
@@ -174,7 +175,7 @@ GoodputReport report_goodput(const FailureFlags& flags, const RunWithoutFailures
     const Failures failures = resolve_failures(flags, as_double(run.n_gpus));
     const cost::GoodputPlan plan{.work_s = run.work_s,
                                  .save_s = run.save_s,
-                                 .restart_s = flags.restart_time.seconds,
+                                 .restart_s = flags.restart_time.value.seconds,
                                  .job_s = run.job_s,
                                  .queue_s = run.queue_s,
                                  .failures = failures.times};

@@ -13,23 +13,22 @@
 namespace lm::estimate {
 
 struct FailureFlags {
-    cli::Duration mttf;
-    std::string published;   // a name in share/failures.txt
-    std::string times_file;  // measured times between failures
-    double shape = 1;
-    cli::Duration restart_time;
+    cli::WithDefault<cli::Duration> mttf;
+    cli::WithDefault<std::string> published;   // a name in share/failures.txt
+    cli::WithDefault<std::string> times_file;  // measured times between failures
+    cli::WithDefault<double> shape = 1;
+    cli::WithDefault<cli::Duration> restart_time;
     // Returns the flag that states the times between failures; nullptr when none is given.
     const char* source() const {
-        if (mttf.seconds > 0) return "--mttf";
-        if (!published.empty()) return "--failures";
-        return times_file.empty() ? nullptr : "--failure-times";
+        if (mttf.value.seconds > 0) return "--mttf";
+        if (!published.value.empty()) return "--failures";
+        return times_file.value.empty() ? nullptr : "--failure-times";
     }
     bool given() const { return source() != nullptr; }
 };
 void add_failure_options(cli::Options& options, FailureFlags& flags);
-// Throws Error(usage) for flags that contradict each other or need another flag. `options`: states
-// which flags are given.
-void check(const FailureFlags& flags, const cli::Options& options);
+// Throws Error(usage) for flags that contradict each other or need another flag.
+void check(const FailureFlags& flags);
 
 // The training without failures.
 struct RunWithoutFailures {

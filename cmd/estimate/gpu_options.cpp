@@ -61,12 +61,12 @@ void add_gpu_options(cli::Options& options, GpuFlags& flags, const std::string& 
 }
 
 cost::Hardware resolve_hardware(const GpuFlags& flags) {
-    if (!flags.hardware_file.empty() && flags.options->given("--gpu")) {
+    if (!flags.hardware_file.empty() && flags.gpu.given) {
         usage_error("--hardware", "{} and --gpu {} both describe the GPU: give one of them",
-                    flags.hardware_file, flags.gpu);
+                    flags.hardware_file, flags.gpu.value);
     }
     const std::string path = flags.hardware_file.empty()
-                                 ? share_file("hardware/" + flags.gpu + ".txt")
+                                 ? share_file("hardware/" + flags.gpu.value + ".txt")
                                  : flags.hardware_file;
     if (!io::exists(path)) usage_error("--hardware", "{} does not exist", path);
     cost::Hardware hardware = cost::parse_hardware(path, io::read_input(path));
@@ -89,7 +89,7 @@ cost::TrainingProgram resolve_trainer(const GpuFlags& flags) {
 }
 
 bool is_megatron(const GpuFlags& flags) {
-    return flags.trainer == "megatron";
+    return flags.trainer.value == "megatron";
 }
 
 }  // namespace lm::estimate

@@ -11,14 +11,14 @@
 namespace lm::estimate {
 
 struct GpuFlags {
-    const cli::Options* options = nullptr;  // states which options are given
-    std::string gpu;
+    const cli::Options* options = nullptr;  // of the verb, whose command line layout repeats
+    cli::WithDefault<std::string> gpu;
     std::string hardware_file;
     std::optional<i64> gpus_per_node;
     std::optional<cli::Bytes> node_bandwidth, network_bandwidth;
     std::string network;
     std::optional<i64> nics;
-    std::string trainer;
+    cli::WithDefault<std::string> trainer;
 };
 
 // Declares the options. `gpu` and `trainer` are the default values of their options; an empty `gpu`

@@ -205,12 +205,12 @@ std::string train_flags(const cli::Options& options, const cost::LayoutQuery& qu
 // GPUs, their hardware and the trainer.
 std::string time_flags(const cost::LayoutQuery& query, const GpuFlags& flags) {
     std::vector<std::string> words = {fmt::format("--gpus {}", query.n_gpus)};
-    if (flags.hardware_file.empty()) words.push_back("--gpu " + flags.gpu);
+    if (flags.hardware_file.empty()) words.push_back("--gpu " + flags.gpu.value);
     for (const cli::Options::Occurrence& option : flags.options->occurrences()) {
         if (contains(of_hardware, option.name) && option.name != "--gpu")
             words.push_back(words_of(option));
     }
-    words.push_back("--trainer " + flags.trainer);
+    words.push_back("--trainer " + flags.trainer.value);
     return fmt::format("{}", fmt::join(words, " "));
 }
 
@@ -336,21 +336,19 @@ void check(const Flags& flags) {
 // the flag is not given.
 void set_tried(cost::LayoutQuery& query, const Flags& flags) {
     const config::ParallelFlags& given = flags.train.parallel;
-    const cli::GivenNames& names = flags.train.model.given;
-    if (names.contains("--tensor-model-parallel-size")) query.tp = given.tensor;
-    if (names.contains("--pipeline-model-parallel-size")) query.pp = given.pipeline;
+    if (given.tensor.given) query.tp = given.tensor;
+    if (given.pipeline.given) query.pp = given.pipeline;
     if (flags.train.schedule.micro_batch) query.micro_batch = resolve_micro_batch(flags.train);
     query.recomputes = recomputes_of(given, query.parallel.recompute);
     const int zero_stage = config::resolve_zero_stage(flags.train.zero, flags.train.data_parallel);
-    if (zero_stage > 0 || names.contains("--zero-stage")) query.zero_stages = {zero_stage};
+    if (zero_stage > 0 || flags.train.zero.stage) query.zero_stages = {zero_stage};
     if (given.virtual_stages) {
         query.n_chunks = {*given.virtual_stages};
     } else if (!given.layers_per_virtual_stage) {
         query.n_chunks = {1, 2, 4};
     }
     const bool divides = given.first_stage_layers || given.last_stage_layers ||
-                         given.count_embedding || given.count_loss ||
-                         names.contains("--pp-partition-method");
+                         given.count_embedding || given.count_loss || given.partition_method.given;
     query.balances = {query.parallel.balance};
     if (!divides) query.balances.push_back(spec::PipelineBalance::layers_and_embedding);
 }
@@ -461,7 +459,7 @@ int run_layout(Flags flags) {
          "columns"},
         {"gpu", "GPU", Unit::plain, query.gpu.name,
          "--gpu or --hardware: the description of the GPU and its node"},
-        {"trainer", "trainer", Unit::plain, flags.hardware.trainer,
+        {"trainer", "trainer", Unit::plain, flags.hardware.trainer.value,
          "set by --trainer, whose default in lm-estimate time differs"},
         {"dtype", assumes_fp16(flags) ? "format (assumed: no --bf16, --fp16)" : "format",
          Unit::plain, std::string(name_of(query.precision.weights)),

@@ -253,7 +253,7 @@ struct Flags {
     std::optional<double> tflops;
     GpuFlags hardware;
     cli::Bytes allowance{cost::cuda_allowance_bytes};
-    i64 eval_sets = 1;
+    cli::WithDefault<i64> eval_sets = 1;
     cli::Duration save_time;
     std::optional<double> hours_per_day;
     cli::Duration queue_gap;
@@ -261,7 +261,9 @@ struct Flags {
     EnergyFlags energy;
     OutputFlags output;
     PictureFlags picture;
-    bool simulates() const { return !hardware.gpu.empty() || !hardware.hardware_file.empty(); }
+    bool simulates() const {
+        return !hardware.gpu.value.empty() || !hardware.hardware_file.empty();
+    }
     bool has_length() const {
         const config::ScheduleFlags& schedule = train.schedule;
         return schedule.train_samples || schedule.train_iters || schedule.train_tokens;
@@ -362,9 +364,9 @@ std::pair<cost::TrainingPlan, i64> resolve_plan(const Flags& flags) {
         usage_error("--save-time",
                     "needs --save-interval, or one of --mttf, --failures and --failure-times");
     }
-    if (flags.train.model.given.contains("--eval-sets") && !flags.eval_interval)
+    if (flags.eval_sets.given && !flags.eval_interval)
         usage_error("--eval-sets", "needs --eval-interval");
-    check_at_least("--eval-sets", flags.eval_sets, 1);
+    check_at_least("--eval-sets", flags.eval_sets.value, 1);
     if (flags.queue_gap.seconds > 0 && !flags.job_minutes) {
         usage_error("--queue-gap", "needs --exit-duration-in-mins, the duration of a job");
     }
@@ -414,7 +416,7 @@ StepQuery step_query(const Flags& flags, const cost::TrainingPlan& plan) {
                     .nccl = nccl,
                     .allowance_bytes = flags.allowance.value,
                     .is_megatron = is_megatron(flags.hardware),
-                    .assumes_megatron = !flags.train.model.given.contains("--trainer"),
+                    .assumes_megatron = !flags.hardware.trainer.given,
                     .gpu = resolve_hardware(flags.hardware),
                     .trainer = resolve_trainer(flags.hardware)};
     query.assumes_fp16 = query.is_megatron && query.precision.weights == DType::fp32;
@@ -477,7 +479,7 @@ void check_length(const Flags& flags) {
 int run_time(Flags flags) {
     check(flags.picture, flags.output);
     check(flags.energy);
-    check(flags.failures, *flags.hardware.options);
+    check(flags.failures);
     if (!flags.picture.path.empty() && !flags.simulates())
         usage_error("--plot", "needs --gpu or --hardware");
     flags.train = resolve_flags(flags.train);
@@ -485,8 +487,8 @@ int run_time(Flags flags) {
     flags.micro_batch = resolve_micro_batch(flags.train);
     // Evaluations count only when --eval-interval is given. The default interval of lm-train is not
     // used.
-    const bool evaluates = flags.train.model.given.contains("--eval-interval");
-    if (evaluates) flags.eval_interval = flags.train.validation.interval;
+    const config::ValidationFlags& validation = flags.train.validation;
+    if (validation.interval.given) flags.eval_interval = validation.interval;
     flags.save_interval = flags.train.checkpoints.save_interval;
     flags.job_minutes = flags.train.stopping.exit_duration_min;
     if (!flags.gpus) flags.gpus = flags.train.action.world_size;

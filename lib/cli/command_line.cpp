@@ -99,9 +99,9 @@ class Applier {
   private:
     // Returns whether this is the first occurrence of the option.
     bool mark_given(const Option& option) {
-        if (result_.reported != nullptr)
-            result_.reported->insert(option.names.begin(), option.names.end());
-        return result_.given.insert(option.name()).second;
+        const bool first = !result_.given.contains(option.name());
+        result_.given.names.insert(option.names.begin(), option.names.end());
+        return first;
     }
 
     // Throws Error(usage) for an operand that no entry of the table accepts. `arguments`: the whole

@@ -4,7 +4,6 @@
 #pragma once
 
 #include <functional>
-#include <set>
 #include <string>
 #include <vector>
 
@@ -19,9 +18,8 @@ using Apply = std::function<void(const std::string& name, const Values& values)>
 
 // The options and operands of a command line.
 struct CommandLine {
-    std::set<std::string> given;  // first names of the given options, names of the given operands
+    GivenNames given;  // operands, too
     std::vector<Options::Occurrence> occurrences;
-    GivenNames* reported = nullptr;  // gets all names of the given options; nullptr: nobody asked
 };
 
 // Returns whether `name` is an option that every program has: --help, -h, --help-all, --version.

@@ -4,7 +4,6 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <set>
 #include <span>
 
 #include "base/nearest_name.hpp"
@@ -24,8 +23,7 @@ struct Options::Impl {
     std::vector<std::string> examples;
     std::string group = "Options";
     std::vector<Option> table;
-    std::set<std::string, std::less<>> names;  // of all entries of the table
-    std::vector<Apply> apply;                  // one for each entry of the table
+    std::vector<Apply> apply;  // one for each entry of the table
     std::vector<std::pair<Exit, std::string>> exit_codes;
     std::vector<std::unique_ptr<Verb>> verbs;
     std::vector<std::string> verb_names;
@@ -34,7 +32,7 @@ struct Options::Impl {
 
     // Result of the last parse().
     Verb* chosen = nullptr;
-    CommandLine command_line;
+    CommandLine command_line{{{}, std::make_shared<GivenNames::Names>()}, {}};
 
     void add(Option option, Apply apply_values);
     void add_value(std::string_view names, std::string metavar, std::string help,
@@ -60,7 +58,8 @@ Values split_names(std::string_view names) {
 
 template <typename T>
 constexpr bool is_text =
-    std::is_same_v<T, std::string> || std::is_same_v<T, std::optional<std::string>>;
+    std::is_same_v<T, std::string> || std::is_same_v<T, std::optional<std::string>> ||
+    std::is_same_v<T, WithDefault<std::string>>;
 
 template <typename T>
 Apply apply_one(T* target) {
@@ -104,11 +103,12 @@ std::vector<Option*> not_listed(std::span<Option> options, const Values& groups_
     return others;
 }
 
-Apply apply_choice(std::string* target, const Values& choices) {
+template <typename T>
+Apply apply_choice(T* target, const Values& choices) {
     return [target, choices](const std::string& name, const Values& values) {
         const std::string& value = values.back();
         if (std::ranges::find(choices, value) == choices.end()) refuse_value(name, value, choices);
-        *target = value;
+        parse_value(name, value, *target);
     };
 }
 
@@ -120,7 +120,8 @@ void Options::Impl::add(Option option, Apply apply_values) {
         const bool dashes = name.starts_with('-');
         LM_CHECK(dashes != option.positional, "expected {}, got '{}'",
                  option.positional ? "an operand without dashes" : "an option with dashes", name);
-        LM_CHECK(names.insert(name).second, "option {} is declared twice", name);
+        LM_CHECK(command_line.given.declared->insert(name).second, "option {} is declared twice",
+                 name);
     }
     table.push_back(std::move(option));
     apply.push_back(std::move(apply_values));
@@ -194,6 +195,11 @@ template void Options::value(std::string_view, std::optional<std::string>*, std:
                              std::string);
 template void Options::value(std::string_view, std::optional<Bytes>*, std::string, std::string);
 template void Options::value(std::string_view, std::optional<Duration>*, std::string, std::string);
+template void Options::value(std::string_view, WithDefault<i64>*, std::string, std::string);
+template void Options::value(std::string_view, WithDefault<double>*, std::string, std::string);
+template void Options::value(std::string_view, WithDefault<std::string>*, std::string, std::string);
+template void Options::value(std::string_view, WithDefault<Bytes>*, std::string, std::string);
+template void Options::value(std::string_view, WithDefault<Duration>*, std::string, std::string);
 
 template <typename T>
 void Options::values(std::string_view names, std::vector<T>* target, std::string metavar,
@@ -213,14 +219,20 @@ void Options::values_added(std::string_view names, std::vector<std::string>* tar
                      Option::any_number, apply_added(target));
 }
 
-void Options::choice(std::string_view names, std::string* target, std::vector<std::string> choices,
+template <typename T>
+void Options::choice(std::string_view names, T* target, std::vector<std::string> choices,
                      std::string help) {
-    LM_CHECK(target->empty() || std::ranges::find(choices, *target) != choices.end(),
-             "{}: expected a default among {}, got '{}'", names, fmt::join(choices, ", "), *target);
-    impl_->add_value(names, fmt::format("{}", fmt::join(choices, "|")), std::move(help), *target, 1,
+    const std::string initial = text_of(*target);
+    LM_CHECK(initial.empty() || std::ranges::find(choices, initial) != choices.end(),
+             "{}: expected a default among {}, got '{}'", names, fmt::join(choices, ", "), initial);
+    impl_->add_value(names, fmt::format("{}", fmt::join(choices, "|")), std::move(help), initial, 1,
                      apply_choice(target, choices));
     impl_->table.back().choices = std::move(choices);
 }
+template void Options::choice(std::string_view, std::string*, std::vector<std::string>,
+                              std::string);
+template void Options::choice(std::string_view, WithDefault<std::string>*, std::vector<std::string>,
+                              std::string);
 
 void Options::value_is_optional() {
     Option& option = impl_->table.back();
@@ -327,7 +339,8 @@ void Options::Impl::check_no_verb_was_meant(const Values& arguments, const Value
 }
 
 Options::Parsed Options::parse(const std::vector<std::string>& arguments) {
-    impl_->command_line = {};
+    impl_->command_line.given.names.clear();
+    impl_->command_line.occurrences.clear();
     impl_->chosen = nullptr;
     const std::string first = arguments.empty() ? "" : arguments[0];
     const auto verb = std::ranges::find(impl_->verb_names, first);
@@ -339,24 +352,20 @@ Options::Parsed Options::parse(const std::vector<std::string>& arguments) {
     if (impl_->has_only_verbs() && first.starts_with('-') && first != "--" && !is_built_in(first)) {
         usage_error(first, "options follow the command: write the option after the command");
     }
-    if (impl_->reported != nullptr) impl_->reported->clear();
-    impl_->command_line.reported = impl_->reported;
-    return apply_command_line(
+    const Parsed parsed = apply_command_line(
         impl_->table, impl_->apply, arguments,
         [&](const Values& operands) { impl_->check_no_verb_was_meant(arguments, operands); },
         impl_->command_line);
+    if (impl_->reported != nullptr) *impl_->reported = impl_->command_line.given;
+    return parsed;
 }
 
-void Options::report_given(GivenNames* names) {
-    impl_->reported = names;
+void Options::report_given(GivenNames* given) {
+    impl_->reported = given;
 }
 
 bool Options::given(std::string_view name) const {
-    for (const Option& option : impl_->table) {
-        if (std::ranges::find(option.names, name) != option.names.end())
-            return impl_->command_line.given.contains(option.name());
-    }
-    bug(__FILE__, __LINE__, "given(\"{}\"): no such option", name);
+    return impl_->command_line.given.contains(name);
 }
 
 const std::vector<Options::Occurrence>& Options::occurrences() const {
@@ -383,7 +392,7 @@ const std::vector<Option>& Options::table() const {
     return impl_->table;
 }
 bool Options::declares(std::string_view name) const {
-    return impl_->names.contains(name);
+    return impl_->command_line.given.declared->contains(name);
 }
 const std::string& Options::program() const {
     return impl_->program;

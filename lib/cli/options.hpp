@@ -33,6 +33,15 @@ struct Bytes {
 struct Duration {
     double seconds = 0;  // time in seconds, of an option such as --watch 10s
 };
+// The value of an option that has a default.
+template <typename T>
+struct WithDefault {
+    WithDefault(T initial = {}) : value(std::move(initial)) {}
+    operator const T&() const { return value; }
+
+    T value;
+    bool given = false;  // the option is on the command line
+};
 
 struct Option {
     enum class Kind { normal, accepted, refused, help, help_all, version };
@@ -60,8 +69,19 @@ struct Option {
     bool is_flag() const { return max_values == 0; }
 };
 
-// The names of the options that were on a command line, each with all of its spellings.
-using GivenNames = std::set<std::string, std::less<>>;
+// The options that were on a command line.
+struct GivenNames {
+    using Names = std::set<std::string, std::less<>>;
+    Names names;  // of the given options, each with all spellings
+    // The names of all options, which copies share; nullptr without a command line.
+    std::shared_ptr<Names> declared;
+
+    // Returns whether the option `name` was given. Throws Error(bug) for a name that no option has.
+    bool contains(std::string_view name) const {
+        LM_CHECK(!declared || declared->contains(name), "{}: no such option", name);
+        return names.contains(name);
+    }
+};
 
 class Options {
   public:
@@ -77,7 +97,8 @@ class Options {
     // of at least 0: 5_000_000, 5M, 300B.
     void flag(std::string_view names, bool* target, std::string help);
     void flag_off(std::string_view names, bool* target, std::string help);  // sets *target to false
-    // T is i64, double, std::string, Bytes, Duration, or std::optional of one of them.
+    // T is i64, double, std::string, Bytes, Duration, or std::optional of one of them, or
+    // WithDefault of one of them.
     template <typename T>
     void value(std::string_view names, T* target, std::string metavar, std::string help);
     // Declares an option with one or more values. A later occurrence replaces the values of an
@@ -89,7 +110,9 @@ class Options {
     // earlier one.
     void values_added(std::string_view names, std::vector<std::string>* target, std::string metavar,
                       std::string help);
-    void choice(std::string_view names, std::string* target, std::vector<std::string> choices,
+    // T is std::string or WithDefault<std::string>.
+    template <typename T>
+    void choice(std::string_view names, T* target, std::vector<std::string> choices,
                 std::string help);
     // Makes the value of the last declared option optional. An occurrence without a value sets the
     // first choice.
@@ -134,9 +157,9 @@ class Options {
     enum class Parsed { run, help, help_all, version };
     Parsed parse(const std::vector<std::string>& arguments);
     bool given(std::string_view name) const;  // whether the option was on the command line
-    // Each parse() stores in `names`, which must outlive it, every name of the options that were on
-    // the command line, for code that checks flags without a parser.
-    void report_given(GivenNames* names);
+    // Each parse() stores in `given`, which must outlive it, the options of the command line, for
+    // code that checks flags without a parser.
+    void report_given(GivenNames* given);
     // An option on the command line: its first name, and its values as they were given.
     struct Occurrence {
         std::string name;

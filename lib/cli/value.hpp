@@ -22,6 +22,10 @@ std::string text_of(const std::optional<T>& value) {
     return value ? text_of(*value) : "";
 }
 template <typename T>
+std::string text_of(const WithDefault<T>& value) {
+    return text_of(value.value);
+}
+template <typename T>
 std::string text_of(const std::vector<T>& values) {
     std::vector<std::string> texts;
     for (const T& value : values) texts.push_back(text_of(value));
@@ -40,6 +44,11 @@ void parse_value(const std::string& name, const std::string& text, std::optional
     T value{};
     parse_value(name, text, value);
     target = std::move(value);
+}
+template <typename T>
+void parse_value(const std::string& name, const std::string& text, WithDefault<T>& target) {
+    parse_value(name, text, target.value);
+    target.given = true;
 }
 
 }  // namespace lm::cli

@@ -15,7 +15,7 @@ struct DataFlags {
     data::DataPaths paths;
     std::string train_groups_file, valid_groups_file, test_groups_file;
     std::string blend_file, split_file;
-    std::string split = "969,30,1";
+    cli::WithDefault<std::string> split{"969,30,1"};
     std::string order = "stateless";
     std::string cache_path;
     text::TokenizerChoice tokenizer;

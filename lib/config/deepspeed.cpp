@@ -10,6 +10,7 @@
 #include "base/nearest_name.hpp"
 #include "io/file.hpp"
 #include "io/json.hpp"
+#include "spec/curriculum.hpp"
 
 namespace lm::config {
 namespace {
@@ -67,7 +68,7 @@ constexpr std::array known_in_blocks = {
 class Reader {
   public:
     explicit Reader(TrainFlags& flags)
-        : flags_(flags), path_(flags.deepspeed_config), given_(flags.model.given) {}
+        : flags_(flags), path_(flags.deepspeed_config), given_(flags.given) {}
 
     void apply() {
         if (!io::exists(path_)) usage_error("--deepspeed_config", "{} does not exist", path_);
@@ -182,7 +183,8 @@ class Reader {
         to.min_difficulty = io::json_get<i64>(*block, "min_difficulty", path_);
         to.max_difficulty = io::json_get<i64>(*block, "max_difficulty", path_);
         const auto schedule = io::json_get<io::Json>(*block, "schedule_config", path_);
-        if (to.schedule == "fixed_discrete") {
+        if (value_in(spec::curriculum_kinds, to.schedule) ==
+            spec::Curriculum::Kind::fixed_discrete) {
             to.difficulties = io::json_get<std::vector<i64>>(schedule, "difficulty", path_);
             to.max_steps = io::json_get<std::vector<i64>>(schedule, "max_step", path_);
             return;

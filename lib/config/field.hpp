@@ -63,10 +63,12 @@ struct Resolved;  // config/resolved.hpp
 
 template <typename Section>
 struct Field {
-    using Member = std::variant<std::monostate, bool Section::*, i64 Section::*, double Section::*,
-                                std::string Section::*, std::optional<i64> Section::*,
-                                std::optional<double> Section::*, std::vector<i64> Section::*,
-                                std::vector<std::string> Section::*>;
+    using Member =
+        std::variant<std::monostate, bool Section::*, i64 Section::*, double Section::*,
+                     std::string Section::*, std::optional<i64> Section::*,
+                     std::optional<double> Section::*, std::vector<i64> Section::*,
+                     std::vector<std::string> Section::*, cli::WithDefault<i64> Section::*,
+                     cli::WithDefault<double> Section::*, cli::WithDefault<std::string> Section::*>;
 
     std::string_view option;  // "--name" or "--name,--alias"; empty: no option
     Member member;
@@ -135,7 +137,8 @@ void declare(cli::Options& options, const Fields<Section>& fields, Section& sect
                                      std::is_same_v<Value, std::vector<std::string>>) {
                     options.values(field.option, target, metavar, help);
                 } else {
-                    if constexpr (std::is_same_v<Value, std::string>) {
+                    if constexpr (std::is_same_v<Value, std::string> ||
+                                  std::is_same_v<Value, cli::WithDefault<std::string>>) {
                         if (!field.choices.empty()) {
                             options.choice(field.option, target, field.choices, help);
                             if (field.optional_value) options.value_is_optional();

@@ -22,6 +22,10 @@ template <typename Value>
 io::OrderedJson json_of(const std::optional<Value>& value) {
     return value ? io::OrderedJson(*value) : io::OrderedJson();
 }
+template <typename Value>
+io::OrderedJson json_of(const cli::WithDefault<Value>& value) {
+    return value.value;
+}
 
 // The value of a field whose key is omitted.
 inline io::OrderedJson omitted() {

@@ -13,9 +13,9 @@
 namespace lm::config {
 
 struct ValidationFlags {
-    i64 interval = 1000;              // --eval-interval, iterations
-    i64 iters = 100;                  // --eval-iters, global batches; 0: no validation
-    std::optional<i64> global_batch;  // samples; nullopt: --global-batch-size
+    cli::WithDefault<i64> interval = 1000;  // --eval-interval, iterations
+    i64 iters = 100;                        // --eval-iters, global batches; 0: no validation
+    std::optional<i64> global_batch;        // samples; nullopt: --global-batch-size
 };
 
 // The reaction to a suspicious step.

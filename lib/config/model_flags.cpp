@@ -34,12 +34,16 @@ auto value_of(std::string_view flag, const Table& table, std::string_view name) 
     refuse_value(flag, name, names_in(table));
 }
 
+// Returns the value of --position-embedding-type.
+PositionEmbedding named_position(const ModelFlags& flags) {
+    const std::string& name = flags.position;
+    if (name == learned_absolute) return PositionEmbedding::absolute;
+    return value_of("--position-embedding-type", spec::position_embeddings, name);
+}
+
 PositionEmbedding position_from(const ModelFlags& flags) {
     if (flags.rotary) return PositionEmbedding::rope;
-    const std::string_view name =
-        flags.position == learned_absolute ? name_of(PositionEmbedding::absolute) : flags.position;
-    const PositionEmbedding position =
-        value_of("--position-embedding-type", spec::position_embeddings, name);
+    const PositionEmbedding position = named_position(flags);
     return flags.no_position && position == PositionEmbedding::absolute ? PositionEmbedding::none
                                                                         : position;
 }
@@ -121,41 +125,27 @@ i64 window_from(const std::string& value) {
     return left + 1;
 }
 
-// States which flags were given on the command line. Without a command line, no flag was given.
-class Given {
-  public:
-    explicit Given(const ModelFlags& flags) : names_(flags.given) {}
-    template <typename... Names>
-    bool any(Names... names) const {
-        return (names_.contains(names) || ...);
-    }
-
-  private:
-    const cli::GivenNames& names_;
-};
-
-void override_kind(ModelConfig& model, const ModelFlags& flags, const Given& given) {
-    if (given.any("--position-embedding-type", "--use-rotary-position-embeddings",
-                  "--no-position-embedding")) {
+void override_kind(ModelConfig& model, const ModelFlags& flags) {
+    if (flags.position.given || flags.rotary || flags.no_position) {
         model.position = position_from(flags);
     }
-    const bool gelu_given = given.any("--openai-gelu", "--no-bias-gelu-fusion");
+    const bool gelu_given = flags.openai_gelu || !flags.bias_gelu_fusion;
     if (!activation_flags(flags).empty() || (gelu_given && !is_gated(model.activation))) {
         if (is_gated(activation_from(flags)) != is_gated(model.activation)) model.ffn_hidden = 0;
         model.activation = activation_from(flags);
     }
-    if (given.any("--normalization")) {
+    if (flags.normalization.given) {
         model.normalization =
-            value_of("--normalization", spec::normalizations, flags.normalization);
+            value_of("--normalization", spec::normalizations, flags.normalization.value);
     }
-    if (given.any("--rotary-base")) model.rotary_base = flags.rotary_base;
-    if (given.any("--rotary-percent")) model.rotary_percent = flags.rotary_percent;
+    if (flags.rotary_base.given) model.rotary_base = flags.rotary_base;
+    if (flags.rotary_percent.given) model.rotary_percent = flags.rotary_percent;
     if (flags.rope_scaling) model.rope_scaling = flags.rope_scaling_factor;
-    if (given.any("--window-size")) model.window = window_from(flags.window_size);
-    if (given.any("--layernorm-epsilon")) model.norm_eps = flags.norm_eps;
-    if (given.any("--attention-dropout")) model.attention_dropout = flags.attention_dropout;
-    if (given.any("--hidden-dropout")) model.hidden_dropout = flags.hidden_dropout;
-    if (given.any("--init-method-std")) model.init_std = flags.init_std;
+    if (flags.window_size.given) model.window = window_from(flags.window_size);
+    if (flags.norm_eps.given) model.norm_eps = flags.norm_eps;
+    if (flags.attention_dropout.given) model.attention_dropout = flags.attention_dropout;
+    if (flags.hidden_dropout.given) model.hidden_dropout = flags.hidden_dropout;
+    if (flags.init_std.given) model.init_std = flags.init_std;
     model.rotary_interleaved = model.rotary_interleaved || flags.rotary_interleaved;
     model.embedding_norm = model.embedding_norm || flags.embedding_norm;
     model.norm_1p = model.norm_1p || flags.norm_1p;
@@ -224,16 +214,15 @@ void require_sizes(const ModelConfig& model, const ModelFlags& flags) {
 
 // Prints a note with the flags that the preset sets, the given flags that override the preset, and
 // the values derived from both.
-void note_preset(const Preset& preset, const ModelConfig& model, const Given& given) {
+void note_preset(const Preset& preset, const ModelConfig& model, const ModelFlags& flags) {
     ModelConfig resolved = preset.model;
     resolved.resolve();
     std::vector<std::string> overridden;
     std::vector<std::string> derived;
     for (const Override& change : overrides(resolved, model)) {
-        const bool follows =
-            (change.flag == "--ffn-hidden-size" || change.flag == "--kv-channels" ||
-             change.flag == "--max-position-embeddings") &&
-            !given.any(change.flag);
+        const bool follows = (change.flag == "--ffn-hidden-size" && !flags.ffn_hidden) ||
+                             (change.flag == "--kv-channels" && !flags.kv_channels) ||
+                             (change.flag == "--max-position-embeddings" && !flags.max_positions);
         (follows ? derived : overridden).push_back(change.text);
     }
     const auto list = [](std::string_view title, const std::vector<std::string>& changes) {
@@ -244,29 +233,32 @@ void note_preset(const Preset& preset, const ModelConfig& model, const Given& gi
 }
 
 // Prints a note for each given flag that has no effect on the model.
-void note_unused(const ModelConfig& model, const ModelFlags& flags, const Given& given) {
-    const auto ignore = [&given](std::string_view flag, std::string_view why) {
-        if (given.any(flag)) note("{}: ignored: {}", flag, why);
+void note_unused(const ModelConfig& model, const ModelFlags& flags) {
+    const auto ignore = [](bool given, std::string_view flag, std::string_view why) {
+        if (given) note("{}: ignored: {}", flag, why);
     };
     if (!is_rotary(model.position)) {
-        for (const char* flag : {"--rotary-base", "--rotary-percent", "--rotary-interleaved",
-                                 "--use-rope-scaling", "--rope-scaling-factor"}) {
-            ignore(flag, "it has an effect with --position-embedding-type rope only");
-        }
+        constexpr auto why = "it has an effect with --position-embedding-type rope only";
+        ignore(flags.rotary_base.given, "--rotary-base", why);
+        ignore(flags.rotary_percent.given, "--rotary-percent", why);
+        ignore(flags.rotary_interleaved, "--rotary-interleaved", why);
+        ignore(flags.rope_scaling, "--use-rope-scaling", why);
+        ignore(flags.rope_scaling_factor.given, "--rope-scaling-factor", why);
     } else if (!flags.rope_scaling) {
-        ignore("--rope-scaling-factor", "it has an effect with --use-rope-scaling only");
+        ignore(flags.rope_scaling_factor.given, "--rope-scaling-factor",
+               "it has an effect with --use-rope-scaling only");
     }
-    if (model.linear_bias) ignore("--add-qkv-bias", "all linear layers have biases");
-    if (flags.rotary && flags.position != "rope") {
-        ignore("--position-embedding-type", "--use-rotary-position-embeddings overrides it");
-    }
-    if (flags.no_position && flags.position.ends_with("absolute")) {
-        ignore("--position-embedding-type", "--no-position-embedding overrides it");
-    }
+    if (model.linear_bias)
+        ignore(flags.qkv_bias, "--add-qkv-bias", "all linear layers have biases");
+    const PositionEmbedding position = named_position(flags);
+    ignore(flags.position.given && flags.rotary && position != PositionEmbedding::rope,
+           "--position-embedding-type", "--use-rotary-position-embeddings overrides it");
+    ignore(flags.position.given && flags.no_position && position == PositionEmbedding::absolute,
+           "--position-embedding-type", "--no-position-embedding overrides it");
     if (is_gated(model.activation) || !switch_of(model.activation).empty()) {
-        for (const char* flag : {"--openai-gelu", "--no-bias-gelu-fusion"}) {
-            ignore(flag, fmt::format("the activation is {}", name_of(model.activation)));
-        }
+        const std::string why = fmt::format("the activation is {}", name_of(model.activation));
+        ignore(flags.openai_gelu, "--openai-gelu", why);
+        ignore(!flags.bias_gelu_fusion, "--no-bias-gelu-fusion", why);
     }
 }
 
@@ -303,7 +295,6 @@ void add_preset_option(cli::Options& options, ModelFlags& flags) {
 }  // namespace
 
 void add_model_options(cli::Options& options, ModelFlags& flags) {
-    options.report_given(&flags.given);
     options.group("Model");
     add_preset_option(options, flags);
     declare(options, shape_fields(), flags);
@@ -317,8 +308,7 @@ ModelConfig resolve_model(const ModelFlags& flags, std::optional<i64> data_vocab
     if (!flags.preset.empty()) model = preset_named(flags.preset).model;
     if (flags.saved) model = *flags.saved;
     check_flags(flags, model);
-    const Given given(flags);
-    override_kind(model, flags, given);
+    override_kind(model, flags);
     require_sizes(model, flags);
     override_shape(model, flags);
     if (flags.vocab_size) {
@@ -336,8 +326,8 @@ ModelConfig resolve_model(const ModelFlags& flags, std::optional<i64> data_vocab
         model.vocab_size = spec::padded_vocab(model, padding);
     }
     model.resolve();
-    if (!flags.preset.empty()) note_preset(preset_named(flags.preset), model, given);
-    note_unused(model, flags, given);
+    if (!flags.preset.empty()) note_preset(preset_named(flags.preset), model, flags);
+    note_unused(model, flags);
     return model;
 }
 

@@ -23,17 +23,17 @@ struct ModelFlags {
     std::optional<i64> kv_channels;
     std::optional<i64> seq_length;
     std::optional<i64> max_positions;
-    std::string position = "absolute";
+    cli::WithDefault<std::string> position{"absolute"};
     bool rotary = false;       // --use-rotary-position-embeddings
     bool no_position = false;  // --no-position-embedding
-    double rotary_base = 10000.0;
-    double rotary_percent = 1.0;
+    cli::WithDefault<double> rotary_base = 10000.0;
+    cli::WithDefault<double> rotary_percent = 1.0;
     bool rotary_interleaved = false;
     bool rope_scaling = false;  // --use-rope-scaling
-    double rope_scaling_factor = 8.0;
-    std::string window_size;  // "LEFT,RIGHT", as in Megatron; empty: no window
-    std::string normalization = "LayerNorm";
-    double norm_eps = 1e-5;
+    cli::WithDefault<double> rope_scaling_factor = 8.0;
+    cli::WithDefault<std::string> window_size;  // "LEFT,RIGHT", as in Megatron; empty: no window
+    cli::WithDefault<std::string> normalization{"LayerNorm"};
+    cli::WithDefault<double> norm_eps = 1e-5;
     bool embedding_norm = false;
     bool norm_1p = false;
     bool qk_norm = false;
@@ -45,16 +45,15 @@ struct ModelFlags {
     bool untied_head = false;
     bool linear_bias = true;
     bool qkv_bias = false;
-    double attention_dropout = 0.1;
-    double hidden_dropout = 0.1;
-    double init_std = 0.02;
+    cli::WithDefault<double> attention_dropout = 0.1;
+    cli::WithDefault<double> hidden_dropout = 0.1;
+    cli::WithDefault<double> init_std = 0.02;
     std::optional<i64> vocab_size;
     i64 vocab_divisible_by = 128;
     std::optional<i64> pad_vocab_to;
     bool softmax_over_padding = false;
     i64 seed = 1234;
     std::optional<spec::ModelConfig> saved;  // the model of a checkpoint; flags override it
-    cli::GivenNames given;  // flags of the command line, also those of other groups
 };
 
 // Declares the flags under the heading "Model". `options` and `flags` must outlive parsing and must

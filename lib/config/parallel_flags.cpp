@@ -49,7 +49,7 @@ constexpr std::string_view first_flag = "--decoder-first-pipeline-num-layers";
 constexpr std::string_view last_flag = "--decoder-last-pipeline-num-layers";
 
 PipelineBalance balance_of(const ParallelFlags& flags) {
-    const PipelineBalance method = balance_of(flags.partition_method);
+    const PipelineBalance method = balance_of(flags.partition_method.value);
     const bool counts = flags.count_embedding || flags.count_loss;
     const std::string_view counting = flags.count_embedding
                                           ? "--account-for-embedding-in-pipeline-split"
@@ -131,16 +131,14 @@ const Fields<ParallelFlags>& parallel_fields() {
     static const FieldsIn<S, Block::parallel> fields = {
         {.option = "--tensor-model-parallel-size",
          .member = &S::tensor,
-         .json = [](const Resolved& r) -> OrderedJson { return r.parallel.tp; },
          .metavar = "N",
-         .help = "ranks that share every layer"},
+         .help = "ranks that share every layer",
+         .block = Block::none},
         {.option = "--pipeline-model-parallel-size",
          .member = &S::pipeline,
-         .json = [](const Resolved& r) -> OrderedJson { return r.parallel.pp; },
          .metavar = "N",
-         .help = "pipeline stages with parts of the layers"},
-        {.json = [](const Resolved& r) -> OrderedJson { return r.parallel.dp; },
-         .name = dimension_of(&spec::ParallelConfig::dp).key},
+         .help = "pipeline stages with parts of the layers",
+         .block = Block::none},
         {.option = "--num-layers-per-virtual-pipeline-stage",
          .member = &S::layers_per_virtual_stage,
          .json = [](const Resolved& r) -> OrderedJson { return r.parallel.n_chunks; },
@@ -275,10 +273,11 @@ std::vector<std::string> size_problems(const ParallelFlags& flags, const spec::M
     const auto cut = [&](i64 value, std::string_view what) {
         if (flags.tensor <= value) return;
         problems.push_back(problem(tensor_flag, "{} ranks exceed {} {}: use at most {}",
-                                   flags.tensor, what, value, value));
+                                   flags.tensor.value, what, value, value));
     };
-    if (flags.tensor < 1) problems.push_back(problem(tensor_flag, too_small, flags.tensor));
-    if (flags.pipeline < 1) problems.push_back(problem(pipeline_flag, too_small, flags.pipeline));
+    if (flags.tensor < 1) problems.push_back(problem(tensor_flag, too_small, flags.tensor.value));
+    if (flags.pipeline < 1)
+        problems.push_back(problem(pipeline_flag, too_small, flags.pipeline.value));
     cut(model.n_heads, "--num-attention-heads");
     i64 n_groups = model.n_heads;  // of the layer with the fewest
     for (const spec::LayerConfig& layer : layer_kinds(model))
@@ -290,7 +289,7 @@ std::vector<std::string> size_problems(const ParallelFlags& flags, const spec::M
     if (flags.pipeline > most) {
         problems.push_back(problem(pipeline_flag,
                                    "{} stages exceed --num-layers {}: use at most {}",
-                                   flags.pipeline, model.n_layers, most));
+                                   flags.pipeline.value, model.n_layers, most));
     }
     return problems;
 }
@@ -332,7 +331,7 @@ std::optional<std::string> chunks_problem(const ParallelFlags& flags,
     if (n_chunks * flags.pipeline <= counted) return std::nullopt;
     return problem(
         flag, "{} stages x {} chunks exceed --num-layers {}: use fewer stages or larger chunks",
-        flags.pipeline, n_chunks, model.n_layers);
+        flags.pipeline.value, n_chunks, model.n_layers);
 }
 
 }  // namespace

@@ -14,14 +14,14 @@
 namespace lm::config {
 
 struct ParallelFlags {
-    i64 tensor = 1;
+    cli::WithDefault<i64> tensor = 1;
     bool sequence = false;  // --sequence-parallel
-    i64 pipeline = 1;
+    cli::WithDefault<i64> pipeline = 1;
     std::optional<i64> layers_per_virtual_stage;
     std::optional<i64> virtual_stages;  // chunks per stage
     std::optional<i64> first_stage_layers, last_stage_layers;
     bool count_embedding = false, count_loss = false;  // --account-for-*-in-pipeline-split
-    std::string partition_method = "uniform";
+    cli::WithDefault<std::string> partition_method{"uniform"};
     bool recompute_activations = false;
     std::string recompute_granularity;  // empty: not given
     std::string recompute_method;

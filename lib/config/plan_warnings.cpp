@@ -51,7 +51,7 @@ void warn_of_padding(const spec::ModelConfig& model, const spec::ParallelConfig&
 void warn_of_model(const ModelFlags& flags, const spec::ModelConfig& model,
                    const spec::ParallelConfig& parallel) {
     warn_of_ratio(model);
-    if (flags.preset.empty() || flags.given.contains("--init-method-std")) warn_of_init(model);
+    if (flags.preset.empty() || flags.init_std.given) warn_of_init(model);
     warn_of_padding(model, parallel);
 }
 

@@ -4,6 +4,7 @@
 namespace lm::config {
 
 void add_train_options(cli::Options& options, TrainFlags& flags) {
+    options.report_given(&flags.given);
     add_model_options(options, flags.model);
     add_data_options(options, flags.data, flags.documents);
     options.group("Schedule");

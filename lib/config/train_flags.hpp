@@ -40,6 +40,7 @@ struct TrainFlags {
     LoggingFlags logging;
     ActionFlags action;
     MegatronChoices megatron;
+    cli::GivenNames given;
 };
 
 // Declares the options of all sections. `options` and `flags` must outlive parsing and must not

@@ -427,6 +427,30 @@ TEST_CASE("declaring a name twice or without dashes is a bug") {
     CHECK_THROWS_AS(options.given("--nonsense"), lm::Error);
 }
 
+TEST_CASE("given options are known without the parser, and asking for an unknown one is a bug") {
+    lm::cli::WithDefault<i64> n = 7;
+    lm::cli::WithDefault<double> lr = 1.0;
+    lm::cli::WithDefault<std::string> style{"a"}, other{"a"};
+    lm::cli::GivenNames given;
+    CHECK_FALSE(given.contains("--n"));
+    Options options("lm-x", "x");
+    options.report_given(&given);
+    options.value("--n,--count", &n, "N", "n");
+    options.value("--lr", &lr, "LR", "lr");
+    options.choice("--style", &style, {"a", "b"}, "style");
+    options.choice("--other", &other, {"a", "b"}, "other");
+    options.parse({"--n", "7", "--style", "b"});
+    CHECK(n.given);
+    CHECK_FALSE(lr.given);
+    CHECK((style.given && style.value == "b"));
+    CHECK((!other.given && other.value == "a"));
+    CHECK(given.contains("--count"));
+    CHECK_FALSE(given.contains("--lr"));
+    CHECK_THROWS_AS(given.contains("--nonsense"), lm::Error);
+    options.parse({});
+    CHECK_FALSE(given.contains("--count"));
+}
+
 TEST_CASE_METHOD(Fixture, "any command line is parsed or refused (random command lines)") {
     const Arguments words = {"--n",
                              "--n=",

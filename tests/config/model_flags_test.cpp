@@ -140,7 +140,7 @@ TEST_CASE("every kind of position, norm and activation is a flag that gives it")
 
 TEST_CASE("an unknown kind is refused, also past the parser") {
     Program program(tiny + "--position-embedding-type rope");
-    program.model.position = "spiral";
+    program.model.position.value = "spiral";
     CHECK_THROWS_WITH(program.resolve(), HasInOrder("--position-embedding-type: 'spiral' ",
                                                     "absolute, alibi, rope, none"));
 }

@@ -57,6 +57,10 @@ run some.json lm-estimate layout "${args[@]}" --gpu-memory 80GB --tensor-model-p
     --micro-batch-size 4 --recompute-activations --train-samples 24_000 --json
 [ "$(rows some.json '[.tp, .pp, .dp, .micro_batch, .recompute]')" = '[2,3,2,4,"selective"]' ] || fail "$(cat some.json)"
 [ "$(rows some.json '(.training / .step | round)')" = 1000 ] || fail "$(cat some.json)"
+# The stage in a DeepSpeed file counts as a flag, also 0.
+echo '{"zero_optimization": {"stage": 0}}' >zero.json
+run zero.out lm-estimate layout --model gpt2-124m --global-batch-size 24 --gpus 12 --gpus-per-node 4 --all --deepspeed_config zero.json --json
+[ "$(rows zero.out .zero | sort -u)" = 0 ] || fail "other stages: $(rows zero.out .zero | sort | uniq -c)"
 run text.txt lm-estimate layout "${args[@]}" --gpu-memory 80GB --explain
 grep -Eq '^TP +PP +DP +micro batch +chunks +recompute +ZeRO +memory +step +tokens/s +in a step ' text.txt || fail "$(cat text.txt)"
 grep -q '  GPU: --gpu or --hardware: ' text.txt || fail "$(cat text.txt)"

@@ -24,17 +24,17 @@ using Names = std::initializer_list<std::string_view>;
 
 class Given {
   public:
-    explicit Given(const config::TrainFlags& flags) : names_(flags.model.given) {}
+    explicit Given(const config::TrainFlags& flags) : names_(flags.given) {}
 
     void refuse(bool used, Names names, std::string_view owner) const {
         for (const std::string_view name : names) {
-            if (!used && names_.contains(name)) usage_error(name, "needs {}", owner);
+            if (names_.contains(name) && !used) usage_error(name, "needs {}", owner);
         }
     }
     bool has(std::string_view name) const { return names_.contains(name); }
     void ignore(bool used, Names names, std::string_view why) const {
         for (const std::string_view name : names) {
-            if (!used && names_.contains(name)) note("{}: ignored: {}", name, why);
+            if (names_.contains(name) && !used) note("{}: ignored: {}", name, why);
         }
     }
 
@@ -49,14 +49,15 @@ void check_curriculum(const Given& given, const config::CurriculumFlags& curricu
          "--curriculum-total-steps", "--curriculum-difficulty-step", "--curriculum-root-degree",
          "--curriculum-difficulties", "--curriculum-max-steps"},
         "--curriculum-learning-type");
-    const bool discrete = curriculum.schedule == "fixed_discrete";
+    const auto kind = value_in(spec::curriculum_kinds, curriculum.schedule);
+    const bool discrete = kind == spec::Curriculum::Kind::fixed_discrete;
     given.refuse(discrete, {"--curriculum-difficulties", "--curriculum-max-steps"},
                  "--curriculum-schedule fixed_discrete");
     given.refuse(!discrete,
                  {"--curriculum-min-difficulty", "--curriculum-max-difficulty",
                   "--curriculum-total-steps", "--curriculum-difficulty-step"},
                  "--curriculum-schedule fixed_linear or fixed_root");
-    given.refuse(curriculum.schedule == "fixed_root", {"--curriculum-root-degree"},
+    given.refuse(kind == spec::Curriculum::Kind::fixed_root, {"--curriculum-root-degree"},
                  "--curriculum-schedule fixed_root");
 }
 
@@ -71,7 +72,8 @@ void check_unused_flags(const config::TrainFlags& flags, bool on_gpus) {
                  "this run computes on the CPU");
     given.ignore(!flags.device.deterministic_mode, {"--autotune"},
                  "--deterministic-mode uses the first algorithm that cuBLASLt proposes");
-    if (on_gpus && flags.device.deterministic_mode && flags.device.attention_backend == "fused") {
+    const auto attention = value_in(spec::gpu_attentions, flags.device.attention_backend);
+    if (on_gpus && flags.device.deterministic_mode && attention == spec::GpuAttention::cudnn) {
         note(
             "--attention-backend fused: ignored: --deterministic-mode uses lm-train's attention "
             "kernels instead of cuDNN's");
@@ -89,11 +91,12 @@ void check_unused_flags(const config::TrainFlags& flags, bool on_gpus) {
     given.refuse(!flags.data.paths.data_path.empty() || !flags.data.blend_file.empty() ||
                      flags.data.mock_data,
                  {"--split"}, "--data-path");
-    given.ignore(flags.schedule.lr_decay_style == "WSD",
+    const auto decay_style = value_in(spec::decay_styles, flags.schedule.lr_decay_style);
+    given.ignore(decay_style == spec::DecayStyle::wsd,
                  {"--lr-wsd-decay-style", "--lr-wsd-decay-samples", "--lr-wsd-decay-iters"},
                  "it has an effect with --lr-decay-style WSD only");
-    given.ignore(flags.data.order != "stateless", {"--data-cache-path"},
-                 "--data-order stateless has no index");
+    given.ignore(value_in(data::data_orders, flags.data.order) != data::DataOrder::stateless,
+                 {"--data-cache-path"}, "--data-order stateless has no index");
     given.ignore(flags.precision.fp16 || !flags.deepspeed_config.empty(),
                  {"--loss-scale", "--initial-loss-scale", "--min-loss-scale", "--loss-scale-window",
                   "--hysteresis"},
@@ -188,7 +191,7 @@ void check_energy(const config::LoggingFlags& flags) {
 
 void check_intervals(const config::TrainFlags& flags) {
     check_at_least("--log-interval", flags.logging.interval, 1);
-    check_at_least("--eval-interval", flags.validation.interval, 1);
+    check_at_least("--eval-interval", flags.validation.interval.value, 1);
     check_at_least("--timing-log-level", flags.logging.timing_level, 0);
     if (flags.logging.timing_level > 2) {
         usage_error("--timing-log-level", "expected 0, 1 or 2, got {}", flags.logging.timing_level);
@@ -415,7 +418,6 @@ class Resolver {
                                 cost::tensor_comm_sms(*model_, parallel_))},
                 .data = flags_.data,
                 .data_order = data_order_,
-                .split_given = flags_.model.given.contains("--split"),
                 .schedule = *schedule_,
                 .saves = saves_,
                 .skipped = skipped_,

@@ -29,7 +29,6 @@ struct RunConfig {
     TrainerConfig trainer;   // model, parallelism, optimizer, precision, documents, device
     config::DataFlags data;  // data.paths includes the datasets that files name
     data::DataOrder data_order = data::DataOrder::stateless;
-    bool split_given = false;  // --split is on the command line
     spec::Schedule schedule;
     SaveRules saves;
     std::vector<config::IterationRange> skipped;  // iterations that are not trained on

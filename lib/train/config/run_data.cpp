@@ -110,7 +110,7 @@ data::DataSets open_data(const RunConfig& config) {
                                 .train_samples = config.schedule.planned_samples(),
                                 .valid_samples = config.all_validation_samples(),
                                 .test_samples = config.validation_samples(),
-                                .test_optional = !config.split_given,
+                                .test_optional = !config.data.split.given,
                                 .order = config.data_order,
                                 .index_cache = index_cache(config),
                                 .n_threads = config.trainer.n_threads});

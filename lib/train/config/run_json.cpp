@@ -58,6 +58,10 @@ OrderedJson block_json(const RunConfig& config, Block block) {
     config::for_each_section([&]<typename S>(const config::Fields<S>& fields) {
         const bool scales_loss = config.trainer.precision.weights == DType::fp16;
         if (std::is_same_v<S, spec::LossScaleConfig> && !scales_loss) return;
+        if (std::is_same_v<S, config::ParallelFlags> && block == Block::parallel) {
+            for (const spec::Dimension& each : spec::dimensions)
+                json[each.key] = resolved.parallel.*each.size;
+        }
         config::add_json(json, block, fields, section_of<S>(config), resolved);
     });
     return json;

@@ -276,7 +276,7 @@ void add_data(std::string& plan, const RunConfig& config, const data::DataSets& 
         line(plan, "validation", "none: the data for it is empty, see --split");
     } else if (!data.valid.empty()) {
         line(plan, "validation", "{} samples of each set every {} iterations",
-             config.validation_samples(), config.validation.interval);
+             config.validation_samples(), config.validation.interval.value);
     }
     if (!data.test.empty()) {
         line(plan, "test", "{} samples of each set at the end", config.validation_samples());
