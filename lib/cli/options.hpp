@@ -157,8 +157,8 @@ class Options {
     enum class Parsed { run, help, help_all, version };
     Parsed parse(const std::vector<std::string>& arguments);
     bool given(std::string_view name) const;  // whether the option was on the command line
-    // Each parse() stores in `given`, which must outlive it, the options of the command line, for
-    // code that checks flags without a parser.
+    // Each parse() that returns stores in `given`, which must outlive it, the options of the
+    // command line, for code that checks flags without a parser.
     void report_given(GivenNames* given);
     // An option on the command line: its first name, and its values as they were given.
     struct Occurrence {

@@ -123,7 +123,8 @@ std::string short_sizes_text(const ParallelConfig& parallel);
 // tiles of matrix products, of which the head's is the largest of the model. GPT-2's 50,257 rows
 // would leave a remainder on every rank. The rule is Megatron's, so that its memory and speed
 // compare. The padding exists in memory only: no token selects its rows, the softmax leaves them
-// out, and checkpoints do not store them, so that every tp loads every checkpoint.
+// out (unless --softmax-over-padding is given), and checkpoints do not store them, so that every tp
+// loads every checkpoint.
 i64 padded_vocab(const ModelConfig& config, const ParallelConfig& parallel);
 
 }  // namespace lm::spec

@@ -44,7 +44,11 @@ class Sync {
             if (error.code() != Exit::failure) throw;
             report_.failed.emplace_back(error.what());
         }
-        io::remove_tree(outgoing_);
+        try {
+            io::remove_tree(outgoing_);
+        } catch (const Error& error) {
+            warn("{}", error.what());
+        }
         return report_;
     }
 
@@ -106,13 +110,12 @@ class Sync {
     }
 
     void sync_step(const PlannedStep& step) {
-        if (step.action == SyncAction::present) {
-            report_.present.push_back(step.entry->step);
-            if (request_.verify) verify(*step.entry);
-            return;
-        }
+        const bool present = step.action == SyncAction::present;
+        if (present) report_.present.push_back(step.entry->step);
+        if (present && !request_.verify) return;
         try {
-            copy(step);
+            const auto lock = ckpt::StepLock::to_read(step.entry->path);
+            present ? verify(*step.entry) : copy(step);
         } catch (const Error& error) {
             const std::string& path = step.entry->path;
             if (!io::exists(path + "/" + std::string(ckpt::manifest_file))) {
@@ -125,7 +128,6 @@ class Sync {
 
     void copy(const PlannedStep& planned) {
         const ckpt::StepEntry& entry = *planned.entry;
-        const ckpt::StepLock lock = ckpt::StepLock::to_read(entry.path);
         const Outgoing step = outgoing(entry);
         target_.require_space(step.path);
         const std::string name = ckpt::step_name(entry.step);
@@ -161,7 +163,9 @@ class Sync {
         const std::string path = fmt::format("{}/{}", outgoing_, ckpt::step_name(entry.step));
         io::remove_tree(outgoing_);
         ckpt::link(plan, path);
-        return {path, plan.n_bytes()};
+        i64 bytes = plan.n_bytes();
+        for (const auto& [name, text] : plan.documents) bytes += std::ssize(text);
+        return {path, bytes};
     }
 
     // Compares the bytes of the copy at the target with the step that would be sent. Skips a copy

@@ -23,8 +23,8 @@ TargetKind target_kind(const std::string& name,
 
 struct TransferOptions {
     std::optional<i64> bytes_per_second = {};  // nullopt: no limit
-    // The steps to send are directories of links (ckpt::link()). In any other step, a link could
-    // lead to files outside of the source.
+    // The steps to send are directories of links to files (ckpt::link()). In any other step, a link
+    // could lead to files outside of the source.
     bool follow_links = false;
 };
 

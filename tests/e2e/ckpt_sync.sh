@@ -63,7 +63,7 @@ behaves() {
     expect_line copied '[2]'
     nothing_under '*.tmp.'
 }
-# weights_only DEST DIRECTORY: the copies are those of lm-ckpt copy --weights-only, on every kind of destination.
+# weights_only DEST DIRECTORY NAME: the copies are those of lm-ckpt copy --weights-only, on every kind of destination.
 weights_only() {
     expect 0 '' lm-ckpt sync c "$1" --weights-only
     expect_line copied '[2,4,6,8]'
@@ -76,13 +76,19 @@ weights_only() {
     expect_line verified '[2,4,6,8]'
     flip "$2/global_step6/weights-00000.safetensors"
     expect 3 'global_step6: .*c/global_step6' lm-ckpt sync c "$1" --weights-only --verify
+    # A step whose index is damaged at the source does not end the sync of the others.
+    cp -r c "weights-$3"
+    echo >>"weights-$3/global_step2/index-00000.json"
+    expect 3 'global_step2' lm-ckpt sync "weights-$3" "$1" --weights-only --verify --logs 'c*.jsonl'
+    expect_line verified '[4,8]'
+    expect_line logs 1
     nothing_under .sync-outgoing
 }
 lm-ckpt copy c/global_step2 weights/global_step2 --weights-only --quiet
 lm-ckpt copy c/global_step8 weights/global_step8 --weights-only --quiet
-weights_only backup/weights backup/weights
-weights_only "near:$work/far-weights" far-weights
-if command -v rclone >/dev/null; then weights_only store:weights rclone/weights; fi
+weights_only backup/weights backup/weights path
+weights_only "near:$work/far-weights" far-weights rsync
+if command -v rclone >/dev/null; then weights_only store:weights rclone/weights rclone; fi
 
 behaves backup/run backup/run path
 behaves "near:$work/far" far rsync

@@ -12,6 +12,7 @@
 #include "comm/self/group.hpp"
 #include "cpu/cpu_device.hpp"
 #include "golden.hpp"
+#include "io/atomic.hpp"
 #include "support/catch.hpp"
 #include "support/temp_dir.hpp"
 
@@ -136,6 +137,12 @@ TEST_CASE("a run loads the step that replaced another one while the run read it"
     std::filesystem::copy_file(scratch / "other/latest", scratch / "run/latest",
                                std::filesystem::copy_options::overwrite_existing);
     CHECK_FALSE(chosen->is_current());
+    const std::string manifest = step + "/manifest.json";
+    std::filesystem::rename(manifest, scratch / "manifest.json");
+    CHECK_FALSE(chosen->is_current());
+    io::write_file(manifest, "damaged", io::Overwrite::no);
+    CHECK(chosen->is_current());
+    std::filesystem::rename(scratch / "manifest.json", manifest);
     const auto progress = train::load_or_initialize(config, {}, std::move(chosen), group, *trainer);
     CHECK(progress.done.samples == 20);
 }

@@ -224,7 +224,7 @@ bool Checkpoint::is_current() const {
     try {
         return read_manifest(path()).digest == manifest().digest;
     } catch (const DamageError&) {
-        return !io::checked::exists(fmt::format("{}/{}", path(), manifest_file));
+        return io::checked::exists(fmt::format("{}/{}", path(), manifest_file));
     }
 }
 

@@ -47,7 +47,7 @@ class Checkpoint final : public TensorSource {
     const Manifest& manifest() const;
     // Reads the manifest file again. Returns false when it is missing or has another digest than
     // manifest(): another run has set the step aside or replaced it, and a DamageError of load()
-    // can come from a mixture of two undamaged steps.
+    // can come from a mixture of two undamaged steps. A damaged manifest is still this one.
     bool is_current() const;
     const spec::ModelConfig& model() const override { return manifest().model; }
     i64 iteration() const override { return manifest().counters.iteration; }

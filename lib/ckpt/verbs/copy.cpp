@@ -180,8 +180,10 @@ void link(const CopyPlan& plan, const std::string& directory) {
     const std::string from = std::filesystem::absolute(plan.from).string();
     io::make_directories(directory);
     for (const DataFile& file : plan.files) {
-        io::checked::symlink(fmt::format("{}/{}", from, file.name),
-                             fmt::format("{}/{}", directory, file.name));
+        const std::string target = fmt::format("{}/{}", from, file.name);
+        if (!std::filesystem::is_regular_file(std::filesystem::symlink_status(target)))
+            run_error(target, "expected a file, not a link or a special file: use another step");
+        io::checked::symlink(target, fmt::format("{}/{}", directory, file.name));
     }
     for (const auto& [name, text] : plan.documents) {
         io::write_file(fmt::format("{}/{}", directory, name), text, io::Overwrite::no);

@@ -36,7 +36,7 @@ CopyPlan plan_copy(const Checkpoint& checkpoint, bool weights_only);
 
 // Creates `directory`, which must not exist, with the documents of the plan and a symbolic link to
 // each data file. This directory can be read like the copy, without copying the data. lm-ckpt sync
-// sends it with rsync and rclone.
+// sends it with rsync and rclone. Throws Error(failure) when a data file is itself a link.
 void link(const CopyPlan& plan, const std::string& directory);
 
 // Returns whether the step at `path` equals the step that the plan would create. Compares the
