@@ -136,7 +136,12 @@ class Sync {
             ckpt::verify(step.path, [&](i64 done) { verified(done, step.bytes); });
         if (!result.problems.empty()) {
             if (io::exists(entry.path + "/" + std::string(ckpt::manifest_file))) {
-                for (const ckpt::Problem& problem : result.problems) warn("{}", problem.line());
+                for (ckpt::Problem problem : result.problems) {
+                    // Names the file of the source, not the link to it.
+                    if (problem.file.starts_with(step.path))
+                        problem.file.replace(0, step.path.size(), entry.path);
+                    warn("{}", problem.line());
+                }
             }
             run_error(entry.path, "is corrupt: not copied");
         }
@@ -149,34 +154,36 @@ class Sync {
         report_.bytes += step.bytes;
     }
 
-    // A directory that is sent as a step, and the bytes of its files.
+    // A directory that is sent as a step.
     struct Outgoing {
         std::string path;
-        i64 bytes = 0;
+        std::string digest;  // of its manifest
+        i64 bytes = 0;       // of its files
     };
 
     // Returns the step itself, or with weights_only a directory of links to its weights, which has
     // the manifest of a step without optimizer state.
     Outgoing outgoing(const ckpt::StepEntry& entry) const {
-        if (!request_.weights_only) return {entry.path, ckpt::tree_bytes(entry.path)};
+        if (!request_.weights_only)
+            return {entry.path, entry.manifest->digest, ckpt::tree_bytes(entry.path)};
         const ckpt::CopyPlan plan = ckpt::plan_copy(ckpt::Checkpoint::open(entry.path), true);
         const std::string path = fmt::format("{}/{}", outgoing_, ckpt::step_name(entry.step));
         io::remove_tree(outgoing_);
         ckpt::link(plan, path);
         i64 bytes = plan.n_bytes();
         for (const auto& [name, text] : plan.documents) bytes += std::ssize(text);
-        return {path, bytes};
+        return {path, ckpt::digest_of_manifest(plan.documents.back().second), bytes};
     }
 
     // Compares the bytes of the copy at the target with the step that would be sent. Skips a copy
     // that has optimizer state, or lacks it, unlike that step.
     void verify(const ckpt::StepEntry& entry) {
         const ckpt::Manifest& copy = *ckpt::find_step(to_.steps, entry.step)->manifest;
-        const std::string path = outgoing(entry).path;
-        if (copy.digest != ckpt::read_manifest(path).digest) return;
+        const Outgoing step = outgoing(entry);
+        if (copy.digest != step.digest) return;
         bool same = false;
         show("verify the copy of " + ckpt::step_name(entry.step));
-        again([&] { same = target_.same_bytes(path); });
+        again([&] { same = target_.same_bytes(step.path); });
         if (same) {
             report_.verified.push_back(entry.step);
             return;

@@ -82,6 +82,13 @@ weights_only() {
     expect 3 'global_step2' lm-ckpt sync "weights-$3" "$1" --weights-only --verify --logs 'c*.jsonl'
     expect_line verified '[4,8]'
     expect_line logs 1
+    # A weight that is damaged at the source is named by its file, and the step is not copied.
+    rm -r "weights-$3"
+    cp -r c "weights-$3"
+    rm -r "$2/global_step6"
+    flip "weights-$3/global_step6/weights-00000.safetensors"
+    expect 3 "weights-$3/global_step6/weights-00000.safetensors" lm-ckpt sync "weights-$3" "$1" --weights-only
+    [ ! -e "$2/global_step6" ] || fail "$1: a damaged step was copied"
     nothing_under .sync-outgoing
 }
 lm-ckpt copy c/global_step2 weights/global_step2 --weights-only --quiet
@@ -152,6 +159,10 @@ for k in 3 9 15; do
         [[ $step = *.tmp.* || ! -e $step ]] || lm-ckpt verify "$step" --quiet >/dev/null || fail "$step is not whole"
     done
 done
+for k in 2 4 8; do (LM_IO_FAULT=kill:$k lm-ckpt sync c killed-weights --weights-only >/dev/null 2>&1) || true; done
+expect 0 '' lm-ckpt sync c killed-weights --weights-only
+expect 0 '' lm-ckpt verify killed-weights --quiet
+nothing_under .sync-outgoing
 expect 0 '' lm-ckpt sync c killed
 expect 0 '' lm-ckpt verify killed --quiet
 expect 2 ' c/global_step8: ' lm-ckpt sync c/global_step8 x
