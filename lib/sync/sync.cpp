@@ -57,6 +57,7 @@ class Sync {
         from_ = ckpt::read_lineage(request_.source);
         from_.candidates();  // throws when the current branch is unknown
         read_target();
+        report_damaged_manifests();
         for (const PlannedStep& step : plan_sync(from_, to_, request_.rules.keep)) {
             sync_step(step);
         }
@@ -67,6 +68,16 @@ class Sync {
         for (const ckpt::RunLog& log : ckpt::logs_matching(request_.logs)) {
             again([&] { target_.send_file(log.path, "logs/" + log.name); });
             ++report_.n_logs;
+        }
+    }
+
+    // A step whose manifest is damaged is in no plan. Without a manifest file, the directory is no
+    // step of lm-utils.
+    void report_damaged_manifests() {
+        for (const ckpt::StepEntry& entry : from_.steps) {
+            if (!entry.manifest &&
+                io::exists(fmt::format("{}/{}", entry.path, ckpt::manifest_file)))
+                report_.failed.push_back(entry.reason);
         }
     }
 

@@ -56,6 +56,11 @@ behaves() {
     expect 0 '' lm-ckpt sync c "$dest" --keep 4
     expect_line removed '[6]'
     [ "$(cd "$at" && echo global_step*)" = "global_step4 global_step8" ] || fail "$dest: $(ls "$at")"
+    # A step whose manifest is empty is named, and the others are copied.
+    cp -r c "empty-$3"
+    : >"empty-$3/global_step4/manifest.json"
+    expect 3 "empty-$3/global_step4/manifest.json" lm-ckpt sync "empty-$3" "$dest-empty"
+    expect_line copied '[2,6,8]'
     # A corrupt step is not copied.
     cp -r c "damaged-$3"
     flip "damaged-$3/global_step6/weights-00000.safetensors"
