@@ -13,17 +13,20 @@ broken() {
 [ $# -ge 1 ] || broken "usage: $program CONFIGURATION or JOB"
 export PATH=${PATH:-/usr/local/bin:/usr/bin:/bin}
 configuration=$1
-# configure_job JOB: writes a configuration for a job of train.sbatch, which states its directory in the comment of the job. The
-# directory outlives the job in Slurm's memory.
+# configure_job JOB: writes a configuration for a job of train.sbatch, whose running task states its directory in the comment of the
+# job. The directory outlives the job in Slurm's memory.
 configure_job() {
-    local job name user work run state
+    local list job name user work run state
     state=${XDG_STATE_HOME:-$HOME/.local/state}/lm-utils/job-$1
     configuration=$state/site.conf
-    [ ! -e "$configuration" ] || return 0
-    job=$(squeue -h -j "$1" -o '%j|%u|%Z|%k' 2>&1) || broken "squeue: job $1: $job"
+    list=$(squeue -h -j "$1" -o '%j|%u|%Z|%k' 2>&1) || [ -e "$configuration" ] || broken "squeue: job $1: $list"
+    job=$(grep -m 1 '|lm-train[:,]' <<<"$list") || job=$(head -n 1 <<<"$list")
+    # Without a running task, what an earlier check has read stays.
+    [[ $job != *"|lm-train"[:,]* ]] && [ -e "$configuration" ] && return
     [ -n "$job" ] || broken "squeue: job $1: no such job"
-    IFS='|' read -r name user work run <<<"$(head -n 1 <<<"$job")"
-    run=${run#lm-train:}
+    IFS='|' read -r name user work run <<<"$job"
+    [ -n "$user" ] || broken "squeue: job $1: its name has a line break: write a configuration"
+    run=${run#lm-train*:}
     [ -d "$run" ] || run=$work/run
     mkdir -p "$state" || broken "$state: cannot be created"
     printf '%s=%q\n' JOB_NAME "$name" JOB_USER "$user" RUN_DIRECTORY "$run" STATUS_FILE "$run/status.json" STATE_DIRECTORY "$state" \
@@ -43,7 +46,9 @@ need() {
 }
 need JOB_NAME STATE_DIRECTORY
 command -v python3 >/dev/null || broken "python3 is not in PATH=$PATH"
-mkdir -p "$STATE_DIRECTORY" || broken "$STATE_DIRECTORY: cannot be created"
+[ -d "$STATE_DIRECTORY" ] || (umask 077 && mkdir -p "$STATE_DIRECTORY") || broken "$STATE_DIRECTORY: cannot be created"
+# Whoever can write there could plant links under the names of the files below.
+[ -z "$(find "$STATE_DIRECTORY/" -maxdepth 0 -perm -o+w)" ] || broken "$STATE_DIRECTORY: other users can write there: chmod o-w"
 
 now=$(date +%s)
 alerts=0
@@ -61,13 +66,17 @@ next_step() {
     local run=${RUN_DIRECTORY:-RUN} job=${job:-JOB}
     case $1 in
         gone) echo "read the log, then submit the training again" ;;
-        silent) echo "scancel --signal=USR2 $job.0 writes where each rank is to $run/flight-recorder; then scancel $job" ;;
-        never-starts) echo "read the log: a start that hangs; then scancel $job" ;;
+        lost-host) echo "scontrol requeue $job starts it again on other hosts" ;;
+        silent) echo "scancel --signal=USR2 $job writes where each rank is to $run/flight-recorder; then scancel $job" ;;
+        never-starts) echo "read the log: a start or an end that hangs, or a directory that is missing; then scancel $job" ;;
         held) echo "squeue -j $job -o %r prints the reason; correct it, then scontrol release $job" ;;
         unavailable) echo "sinfo -R prints why nodes are down; submit again without them" ;;
         burning) echo "read the log: a full disk, a node, a checkpoint that cannot be loaded" ;;
         stopped) echo "go back: lm-ckpt latest $run STEP, then submit with --skip-train-iteration-range" ;;
         unsaved) echo "read the log for NOT SAVED: a full disk, a quota, a directory that cannot be written" ;;
+        reduced) echo "scancel --batch --signal=USR1 $job saves and ends this task; the next one has all nodes" ;;
+        no-spare) echo "repair the nodes of the file failed-nodes of the job, and remove their lines there" ;;
+        unsaved-local) echo "read the log for --local-save: a full /dev/shm (lm-shmcheck on the named host), or a lost partner" ;;
         last-task) echo "submit the next array with --dependency=afterany:${job%_*}" ;;
         full | bytes | inodes | quota) echo "lm-ckpt prune $run --keep-last 3 --keep-every 1000 --abandoned --dry-run, then without --dry-run" ;;
         busy) echo "look for a hanging file system or network, and end the process" ;;
@@ -80,6 +89,17 @@ finish() {
     [ -z "$unchecked" ] || [ $alerts = 1 ] || broken "$unchecked"
     [ -z "$unchecked" ] || echo "$program: $unchecked"
     exit $alerts
+}
+
+# need_run: ends the check while the run directory does not exist because the first job waits in the queue.
+need_run() {
+    local jobs
+    [ ! -d "$RUN_DIRECTORY" ] || return 0
+    if jobs=$(jobs_of_training) && [ -n "$jobs" ] && ! grep -qv '|PENDING|' <<<"$jobs"; then
+        fine "$RUN_DIRECTORY does not exist yet: the job waits in the queue"
+        finish
+    fi
+    broken "$RUN_DIRECTORY: no such directory"
 }
 
 # replace FILE TEXT: writes a line to FILE, which keeps its old content when the disk is full.
@@ -106,12 +126,15 @@ only_one() {
 declare -A status=()
 read_status() {
     local text code=0
+    # A pipe or a device would be read for ever.
+    [ ! -e "$STATUS_FILE" ] || [ -f "$STATUS_FILE" ] || broken "$STATUS_FILE: is not a file"
     text=$(python3 -c 'import json, shlex, sys
 sys.stdout.reconfigure(encoding="utf-8", errors="backslashreplace")
 try:
     values = json.load(open(sys.argv[1]))
     assert isinstance(values["state"], str) and values["time"] is not None
-    for key in ("time", "due", "iteration", "saved_iteration", "failed_saves"):
+    for key in ("time", "due", "started", "generation", "iteration", "total_iterations", "saved_iteration", "failed_saves",
+                "failed_local_saves"):
         if values.get(key) is not None: values[key] = int(float(values[key]))
 except FileNotFoundError:
     sys.exit(4)
@@ -150,11 +173,11 @@ age() {
         else if (s < 172800) printf "%.1f h", s / 3600; else printf "%.1f days", s / 86400 }'
 }
 
-# jobs_of_training: prints "ID|STATE|REASON|TIME|TIME_LEFT" for each job of the training, pending ones last. Jobs of other users may have the
-# same name.
+# jobs_of_training: prints "ID|STATE|REASON|TIME|TIME_LEFT|COMMENT" for each job of the training, pending ones last. Jobs of other
+# users may have the same name.
 job_user=${JOB_USER:-$(id -un)}
 jobs_of_training() {
     local list
-    list=$(squeue -h -r -u "$job_user" -n "$JOB_NAME" -t R,CG,CF,PD,RQ,RS,S,SE,ST,SI -o '%i|%T|%r|%M|%L' 2>&1) || broken "squeue: $list"
+    list=$(squeue -h -r -u "$job_user" -n "$JOB_NAME" -t R,CG,CF,PD,RQ,RS,S,SE,ST,SI -o '%i|%T|%r|%M|%L|%k' 2>&1) || broken "squeue: $list"
     awk -F'|' 'NF { print ($2 == "PENDING") "|" $0 }' <<<"$list" | sort -t'|' -k1,1 -s | cut -d'|' -f2-
 }

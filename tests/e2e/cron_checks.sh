@@ -10,7 +10,7 @@ mkdir stand-in run
 cat >stand-in/squeue <<'END'
 #!/bin/sh
 [ -e "$(dirname "$0")/queue" ] || { echo "slurm_load_jobs error: Unable to contact slurm controller"; exit 1; }
-cat "$(dirname "$0")/queue"
+case "$*" in *%B*) cat "$(dirname "$0")/batch-host" 2>/dev/null || exit 1 ;; *) cat "$(dirname "$0")/queue" ;; esac
 END
 cat >stand-in/sendmail <<'END'
 #!/bin/sh
@@ -58,6 +58,17 @@ in_future=$(($(date +%s) + 600)) in_past=$(($(date +%s) - 600))
 check 3 'squeue: .*Unable to contact' watchdog
 queue ''
 check 1 'ALERT gone: .*none' watchdog
+# The directory of the status file was moved away.
+sed "s#^STATUS_FILE=.*#STATUS_FILE=$work/moved/status.json#" site.conf >moved.conf
+mv site.conf whole.conf && mv moved.conf site.conf
+check 1 "ALERT gone: .*$work/moved does not exist" watchdog
+sed -i "s#^MAIN_LOG=.*#MAIN_LOG=$work/moved/main_log.txt#" site.conf
+check 3 "^pulse: $work/moved/main_log.txt: cannot be written: No such file or directory" pulse
+[ "$(wc -l <out)" = 2 ] || fail "pulse: $(cat out)"
+queue '12|RUNNING|None|31:00'
+check 1 "ALERT never-starts: job 12 .*$work/moved does not exist" watchdog
+mv whole.conf site.conf
+rm -f state/watchdog.progress
 queue '12|RUNNING|None|5:00'
 check 0 'job 12 runs for 5:00 and starts' watchdog
 queue '12|RUNNING|None|1-00:31:00'
@@ -68,6 +79,36 @@ status running null 10 "$in_past"
 check 1 'ALERT silent: .*[0-9] s .* iteration 10 of 80, rank 0 on n7' watchdog
 queue '13|PENDING|Priority|0:00' '12|RUNNING|None|5:00'
 check 1 'ALERT silent: job 12' watchdog
+# A full disk stops the status file and not the training.
+cat >stand-in/dd <<'END'
+#!/bin/sh
+echo "dd: error writing 'x': No space left on device" >&2
+exit 1
+END
+chmod +x stand-in/dd
+check 1 "ALERT unsaved: $work/status.json .*: No space left on device: job 12 runs, iteration 10 of 80" watchdog
+! grep -q silent out || fail "a full disk is not a training that hangs: $(cat out)"
+rm stand-in/dd
+check 1 'ALERT silent: job 12' watchdog
+[ -z "$(find . -maxdepth 1 -name '.watchdog*')" ] || fail "the watchdog leaves files: $(ls -A)"
+# Slurm has removed the host of the batch script from a job with --no-kill.
+cat >stand-in/scontrol <<'END'
+#!/bin/sh
+[ "$1 $2" != "show hostnames" ] || printf 'n2\nn3\n'
+END
+chmod +x stand-in/scontrol
+echo 'n2|n[2-3]' >stand-in/batch-host
+check 1 'ALERT silent: job 12' watchdog
+echo 'n1|n[2-3]' >stand-in/batch-host
+check 1 'ALERT lost-host: job 12 .* n1: running, iteration 10 of 80' watchdog
+grep -qx 'next: scontrol requeue 12 .*' out || fail "no next step: $(cat out)"
+rm state/watchdog.progress
+status failed 3 10 null
+check 1 'ALERT lost-host: job 12 .* n1: failed' watchdog
+status running null 10 "$in_future"
+check 0 'running: iteration 10' watchdog
+rm stand-in/scontrol stand-in/batch-host
+status running null 10 "$in_past"
 queue '13|PENDING|Priority|0:00'
 check 0 'scheduled: job 13 \(Priority\)' watchdog
 queue '13|PENDING|DependencyNeverSatisfied|0:00'
@@ -182,6 +223,22 @@ status stopped 75 96 null 5
 check 0 'scheduled' watchdog
 status stopped 75 91 null 5
 
+# bash runs commands in an array's index in $((...)): neither the status file nor the file of the progress may hold one.
+# shellcheck disable=SC2016
+for value in '"x 22_[$(touch ran)]"' '"22_[$(touch ran)]/RUNNING"' '"9"'; do
+    status running null 97 "$in_future" 6
+    jq ".started = $value" status.json >s && mv s status.json
+    rm -f state/watchdog.progress
+    for job in 21_1 22_3; do
+        queue "$job|RUNNING|None|5:00|1:00:00"
+        check "$([ "$value" = '"9"' ] && echo 0 || echo 3)" 'status.json: is not a status file|running: iteration 97' watchdog
+    done
+done
+# shellcheck disable=SC2016
+echo '0 97 0 -1 start 22_[$(touch ran)]/RUNNING' >state/watchdog.progress
+check 0 'running: iteration 97' watchdog
+[ -z "$(find . -name ran)" ] || fail "a command of the status file ran"
+
 # ---- saves that fail, and the last task of an array ----------------------------------------------
 status running null 97 "$in_future" 6
 queue '22_3|RUNNING|None|5:00|1:00:00'
@@ -189,10 +246,45 @@ check 0 'running: iteration 97' watchdog
 jq '.failed_saves = 2' status.json >s && mv s status.json
 check 1 'ALERT unsaved: 2 saves .* 10' watchdog
 grep -q '^next: ' out || fail "no next step: $(cat out)"
-jq '.failed_saves = 0 | .total_iterations = 100000' status.json >s && mv s status.json
+# The message of the log names the host and the path.
+printf '%s\n' 'x: NOT SAVED: rank 2 on n5: old' 'x: NOT SAVED: rank 2 on n5: run/optim: Read-only' '--local-save: 8: NOT SAVED: n2' >run/log
+check 1 'ALERT unsaved: 2 saves .*: NOT SAVED: rank 2 on n5: run/optim: Read-only$' watchdog
+rm run/log
+# A log that is a device is not read for ever.
+ln -s /dev/zero run/log
+check 1 'ALERT unsaved: 2 saves' watchdog
+rm run/log
+jq '.failed_saves = 0 | .failed_local_saves = 4' status.json >s && mv s status.json
+check 1 'ALERT unsaved-local: 4 saves .* 97' watchdog
+! grep -q 'ALERT unsaved:' out || fail "local saves: $(cat out)"
+jq '.failed_local_saves = 0' status.json >s && mv s status.json
+# train.sbatch notes in the comment of the job that fewer nodes train, or that no spare node is left.
+queue "22_3|RUNNING|None|5:00|1-00:00:00|lm-train:$work/run"
+check 0 'running: iteration 97' watchdog
+queue "22_3|RUNNING|None|5:00|1-00:00:00|lm-train, 16 of 16 nodes, 1 spare:$work/run"
+check 0 'running: iteration 97' watchdog
+queue "22_3|RUNNING|None|5:00|1-00:00:00|lm-train, 16 of 16 nodes, 0 spare:$work/run"
+check 1 'ALERT no-spare: job 22_3 ' watchdog
+queue "22_3|RUNNING|None|5:00|1-00:00:00|lm-train, 9 of 16 nodes, 0 spare:$work/run"
+check 1 'ALERT reduced: job 22_3 .* 9 of 16 nodes' watchdog
+! grep -q no-spare out || fail "two alerts: $(cat out)"
+grep -q '^next: ' out || fail "no next step: $(cat out)"
+queue '22_3|RUNNING|None|5:00|1:00:00'
+jq '.total_iterations = 100000' status.json >s && mv s status.json
 check 1 'ALERT last-task: job 22_3 .* 60 min, .* 13.9 h' watchdog
 queue '22_3|RUNNING|None|5:00|1:00:00' '22_4|PENDING|JobArrayTaskLimit|0:00|20:00:00'
 check 0 'running: iteration 97' watchdog
+# A small change of the time of an iteration does not end the alert of a task.
+queue '22_3|RUNNING|None|5:00|1:00:00'
+jq '.total_iterations = 97 + 7210' status.json >s && mv s status.json
+check 1 'ALERT last-task' watchdog
+jq '.total_iterations = 97 + 7000' status.json >s && mv s status.json
+check 1 'ALERT last-task' watchdog
+jq '.total_iterations = 97 + 5300' status.json >s && mv s status.json
+check 0 'running: iteration 97' watchdog
+jq '.total_iterations = 97 + 7000' status.json >s && mv s status.json
+check 0 'running: iteration 97' watchdog
+jq '.total_iterations = 100000' status.json >s && mv s status.json
 queue '22|RUNNING|None|5:00|1:00:00' # no array: REQUEUE=1 starts it again
 check 0 'running: iteration 97' watchdog
 queue '22_3|RUNNING|None|5:00|1-00:00:00'
@@ -213,21 +305,23 @@ check 0 'scheduled' watchdog
 status stopped 75 91 null 5
 
 # ---- a job of train.sbatch needs no configuration ------------------------------------------------
-queue "tiny|$(id -un)|$work|lm-train:$work/run"
-mkdir -p run home
-cp status.json run/status.json
+mkdir -p elsewhere home
+cp status.json elsewhere/status.json
 by_job() { # CODE PATTERN
     local code=0
     env -i HOME="$work/home" PATH="$work/stand-in:/usr/bin:/bin" "$kit/watchdog" 4711 >out 2>err || code=$?
     [ "$code" = "$1" ] || fail "watchdog 4711: exit $code: $(cat out err)"
     grep -Eq "$2" out || fail "watchdog 4711: no '$2' in: $(cat out)"
 }
-env -i HOME="$work/home" PATH="$work/stand-in:/usr/bin:/bin" "$kit/watchdog" 4711 >/dev/null 2>&1 || true # reads the job
+# The first task waits, so that its directory is not known yet. Later, squeue prints the waiting tasks first.
+for tasks in '' "tiny|$(id -un)|$work|lm-train, 3 of 4 nodes, 0 spare:$work/elsewhere" ''; do
+    queue "tiny|$(id -un)|$work|(null)" ${tasks:+"$tasks"}
+    env -i HOME="$work/home" PATH="$work/stand-in:/usr/bin:/bin" "$kit/pulse" 4711 >/dev/null 2>&1 || true # reads the job
+done
 queue '4711|PENDING|Priority|0:00'
 by_job 0 '^tiny: scheduled: job 4711 \(Priority\), last iteration 91 of 80'
 queue ''
 by_job 1 '^tiny: ALERT gone'
-rm run/status.json
 queue '21|PENDING|Priority|0:00'
 
 # ---- alert: sends a message only on a change, and tries again until it is sent ------------------
@@ -250,6 +344,20 @@ queue '13|PENDING|Priority|0:00'
 check 0 'scheduled' alert watchdog
 [ "$(grep '^Subject' stand-in/mails | tail -n 2 | tr '\n' ' ')" = \
     "Subject: [CHECK FAILED] tiny: watchdog Subject: [FINE] tiny: watchdog " ] || fail "$(cat stand-in/mails)"
+
+# One message when the training has finished, and none when the next one starts.
+cp status.json before.json
+status finished 0 80 null
+queue ''
+n=$(mails)
+for _ in 1 2; do check 0 'finished: iteration 80' alert watchdog; done
+[ "$(mails)" = $((n + 1)) ] || fail "the end of the training: $(tail -n 20 stand-in/mails)"
+grep -q '^Subject: \[FINISHED\] tiny: watchdog$' stand-in/mails || fail "the end of the training: $(tail -n 20 stand-in/mails)"
+mv before.json status.json
+rm state/watchdog.progress
+queue '13|PENDING|Priority|0:00'
+check 0 'scheduled' alert watchdog
+[ "$(mails)" = $((n + 1)) ] || fail "a message without an alert: $(tail -n 20 stand-in/mails)"
 
 # A check that takes too long is reported. While an earlier process of a check still runs, the check's alert stays open.
 cp -r "$kit" slow
@@ -326,6 +434,31 @@ jq '.saved_iteration = null | .step_s = 0.07550427600017429' status.json >s && m
 echo global_step1094 >run/latest
 check 0 ', 0.0755 s an iteration, saved 1094, ' pulse
 rm run/latest
+# A log of pulse that is a link or a pipe is refused; a step that is a pipe or a device is not read.
+for file in victim absent pipe; do
+    rm -f main_log.txt
+    if [ $file = pipe ]; then mkfifo main_log.txt; else ln -s "$work/$file" main_log.txt; fi
+    echo text >victim
+    check 3 '^pulse: .*/main_log.txt: cannot be written: ' pulse
+done
+[ "$(cat victim)" = text ] || fail "pulse follows a link"
+[ ! -e absent ] || fail "pulse follows a link"
+rm main_log.txt
+: >main_log.txt
+mkfifo run/latest
+check 0 ', saved none, ' pulse
+rm run/latest
+mv status.json s
+for target in /dev/zero pipe; do
+    [ -e pipe ] || mkfifo pipe
+    ln -sf $target status.json
+    check 3 '^watchdog: .*/status.json: is not a file' watchdog
+done
+mv s status.json
+# Others could plant links in a directory in which they can write.
+chmod o+w state
+check 3 '/state: other users can write there' watchdog
+chmod o-w state
 # The lines of slurm-status.py. The expected lines are copied from its source.
 echo 'PULSE_STYLE=slurm-status' >>site.conf
 : >main_log.txt
@@ -348,6 +481,16 @@ queue ''
 check 0 '\] PULSE: \*\*\*ALERT: tiny is not RUNNING or SCHEDULED! Alert someone at Eng WG\*\*\*$' pulse
 
 # ---- backup and fs-watch ------------------------------------------------------------------------
+# While the first job waits in the queue, there is no run directory, which is no failure of the checks.
+mv run run.away
+queue '12|PENDING|Priority|0:00'
+for name in backup fs-watch; do check 0 '/run does not exist yet: ' $name; done
+for line in '' '12|RUNNING|None|5:00'; do
+    queue "$line"
+    for name in backup fs-watch; do check 3 '/run: no such directory' $name; done
+done
+mv run.away run
+queue '12|RUNNING|None|5:00'
 lm-train --mock-data --num-layers 1 --hidden-size 16 --num-attention-heads 2 --seq-length 16 --vocab-size 100 \
     --micro-batch-size 2 --global-batch-size 2 --lr 1e-3 --threads 1 --eval-iters 0 --train-iters 4 --log-interval 2 \
     --save run --save-interval 2 --log-file run/log --status-file status.json >/dev/null 2>&1

@@ -35,6 +35,8 @@ echo '{"kind":"step"}' >run/log.jsonl
 printf '\0\1\2' >run/tensorboard/events.out.tfevents.1
 echo weights >run/global_step10/log
 echo secret >run/password
+mkdir -p run/flight-recorder/1-2 run/abandoned-g3
+echo '{}' | tee run/flight-recorder/1-2/rank-0.jsonl run/abandoned-g3/log.jsonl >/dev/null
 publish 0 'publish: 3 changed files'
 [ "$(published log)" = $'one\ntwo' ] || fail "not whole lines: $(published log)"
 [ "$(git -C hub ls-tree -r --name-only HEAD | tr '\n' ' ')" = "log log.jsonl tensorboard/events.out.tfevents.1 " ] ||
@@ -50,6 +52,11 @@ publish 1 'ALERT publish: '
 mv gone hub
 publish 0 'publish: 0 changed files'
 [ "$(published log)" = $'one\ntwo\nthree' ] || fail "not pushed again: $(published log)"
+
+mv run moved
+publish 3 "^publish: $work/run: no such directory"
+[ ! -s err ] || fail "a message of the shell: $(cat err)"
+mv moved run
 
 # A lock that a killed git left is removed after 10 minutes.
 touch -d '11 minutes ago' logs/.git/index.lock
@@ -120,6 +127,17 @@ rm -rf other
 git clone -q in_place_hub other 2>/dev/null
 (cd other && echo model >README.md && git add . && git -c user.name=x -c user.email=x@x commit -q -m readme && git push -q)
 publish 0 'publish'
+# Another clone edits, renames or removes the log, which the training has open and has not changed since the last publish.
+for change in 'echo edited >>logs/main.txt' 'git mv logs/main.txt logs/old.txt' 'git rm -q logs/main.txt'; do
+    (cd other && git pull -q && eval "$change" && git -c user.name=x -c user.email=x@x commit -q -a -m change && git push -q)
+    echo more >>in_place/new.txt
+    publish 1 'ALERT publish: error: .* logs/main.txt .*/in_place: .*git revert'
+    [ /proc/self/fd/7 -ef in_place/logs/main.txt ] || fail "$change: the log that the training writes was replaced"
+    (cd other && git -c user.name=x -c user.email=x@x revert --no-edit HEAD >/dev/null && git push -q)
+    publish 0 'publish'
+done
+rm in_place/new.txt
+(cd in_place && git rm -q --cached new.txt)
 echo three >&7
 publish 0 'publish'
 exec 7>&-

@@ -144,19 +144,21 @@ gives 0 'note: .*/dev/shm/nccl-aB3dEf: removed, 1\.00 MiB freed' --stale --older
 gives 0 ' 0$' --stale
 
 # The steps of --local-save and staged data stay; --name removes what it names, but no step.
-mkdir -p /dev/shm/run/n1/global_step55 /dev/shm/stage
-for file in run/n1/global_step55/weights-00000.safetensors run/n1/global_step55/local-manifest.json stage/corpus.bin left; do
+mkdir -p /dev/shm/run/n1/global_step55 /dev/shm/stage /dev/shm/sm_segment.run/global_step5
+for file in run/n1/global_step55/weights-00000.safetensors run/n1/global_step55/local-manifest.json stage/corpus.bin left \
+    sm_segment.run/global_step5/weights-00000.safetensors; do
     echo x >/dev/shm/$file
     touch -d '1 hour ago' /dev/shm/$file
 done
 gives 0 '' --stale --remove
 gives 0 '' --stale --name '*/*/*/*' --remove
-[ "$(find /dev/shm -type f | wc -l)" = 4 ] || die "kept files are gone: $(find /dev/shm -type f)"
+gives 0 '' --stale --name 'sm_segment.run/*/*' --remove
+[ "$(find /dev/shm -type f | wc -l)" = 5 ] || die "kept files are gone: $(find /dev/shm -type f)"
 gives 1 'left +not open' --stale --name '*'
 gives 0 'left: removed' --stale --name '*' --remove
 gives 0 'corpus.bin: removed' --stale --name 'stage/*' --remove
-[ "$(find /dev/shm -type f | wc -l)" = 2 ] || die "steps are gone: $(find /dev/shm -type f)"
-rm -r /dev/shm/run /dev/shm/stage
+[ "$(find /dev/shm -type f | wc -l)" = 3 ] || die "steps are gone: $(find /dev/shm -type f)"
+rm -r /dev/shm/run /dev/shm/stage /dev/shm/sm_segment.run
 
 head -c 7500000 /dev/zero >/dev/shm/psm_0123abcd
 gives 1 "warning: $host: /dev/shm: 89\.5 % .*bytes .*\(warning from 80 %\)"

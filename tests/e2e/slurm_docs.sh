@@ -109,6 +109,18 @@ END
             trained_to $((before + 2))
             jq -e '.generation == 2' run/status.json >/dev/null || fail "$(cat run/status.json)"
             ;;
+        "SPARES=1 "*)
+            command="${command//-N 17/-N 2} --data-path data/corpus_text_document --model gpt2-124m"
+            command=${command//run\/log.json/spare.json}
+            job=$(RUN_DIRECTORY=$work/spare eval "${command//\/dev\/shm/$work}")
+            until grep -qs '"state": "running"' spare/status.json; do
+                [ -n "$(squeue -h -j "$job")" ] || fail "$1: $(cat ./*-"$job".log)"
+                sleep 0.1
+            done
+            [ "$(jq .ranks spare/status.json)" = 1 ] || fail "$1: $(cat spare/status.json)"
+            scancel "$job"
+            ended "$job"
+            ;;
         *convert.sbatch*)
             job=$debug
             command=${1//JOB/$job}

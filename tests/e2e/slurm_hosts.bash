@@ -29,7 +29,7 @@ add_host() {
     until [ -s "$box/run/$host" ]; do sleep 0.02; done
 }
 
-# start_hosts NODES CPUS: returns when all nodes are idle.
+# start_hosts NODES CPUS [FILE]: returns when all nodes are idle. The settings of FILE replace those with the same name.
 start_hosts() {
     local n=$1 cpus=$2 i host
     prepare_slurm "$n"
@@ -59,6 +59,7 @@ SlurmdTimeout=${slurmd_timeout:-10}
 JobRequeue=1
 $(for ((i = 1; i <= n; i++)); do echo "NodeName=n$i NodeAddr=10.77.0.$((10 + i)) CPUs=$cpus RealMemory=1000"; done)
 CONF
+    [ $# -lt 3 ] || set_slurm <"$3"
     start_munge
     daemon on ctl slurmctld -D
     for host in "${hosts[@]:1}"; do daemon on "$host" slurmd -D -N "$host"; done
@@ -72,6 +73,7 @@ CONF
 # All processes in the namespaces belong to this Slurm, so all of them are ended.
 stop_hosts() {
     local host signal pid
+    [ -z "${KEEP_LOGS:-}" ] || cp "$box"/*.log "$work"/*.log "$KEEP_LOGS" # a directory, to read them after a failure
     on ctl scancel --full --user root 2>/dev/null || true
     sleep 1
     for signal in TERM KILL; do

@@ -3,7 +3,7 @@
 # The batch templates and the cron checks in a real Slurm: arrays that end early, requeue, a node that is excluded, the watchdog
 # over a training that runs, dies and finishes, and self-submitting cron jobs.
 # labels: mpi;long
-# timeout: 400
+# timeout: 600
 here=$(dirname "$(realpath "$0")")
 # shellcheck source=tests/e2e/common.bash
 . "$here/common.bash"
@@ -147,33 +147,80 @@ grep -Exq 'task 2 on n.(1,3|1,4|3-4).' tiny-"$job".log || fail "task 2 with n2: 
 
 # The excluded host for each error: for a timeout, the host of the rank that does not answer, not that of the ranks that wait;
 # for an error of a rank, the host of that rank; for a failed device, the host that wrote the status file; for a full disk, none.
-failed_host() { # REASON: prints the host that the template excludes
+failed_host() { # REASON: prints the host that the template excludes, and the kind of the failure
     jq -n --arg reason "$1" '{reason: $reason, host: "n3", rank: 5}' >reason.json
-    # shellcheck disable=SC2034
+    # shellcheck disable=SC2034,SC2317
     (status=reason.json && eval "$(sed -n '/^failed_host() {/,/^}/p' "$share/slurm/train.sbatch")" && failed_host)
 }
 timeout="group 'world': all_reduce(sum, 8 x fp32), operation 12: timed out after 600 s waiting for ranks 1 and 2 of 4"
-[ "$(failed_host "$timeout; rank 1 on n1 is in forward; rank 2 on n2 does not answer")" = n2 ] || fail "a rank that waits is excluded"
-[ "$(failed_host "lost the connection to rank 0 at n1: its process or its host has ended")" = n1 ] || fail "rank 0 is not excluded"
-[ "$(failed_host "CUDA error: uncorrectable ECC error encountered")" = n3 ] || fail "the failed device is not excluded"
+[ "$(failed_host "$timeout; rank 1 on n1 is in forward; rank 2 on n2 does not answer")" = "n2 rank on does not answer" ] || fail "a rank that waits is excluded"
+[ "$(failed_host "lost the connection to rank 0 at n1: its process or its host has ended")" = "n1 its process or its host has ended" ] || fail "rank 0 is not excluded"
+[ "$(failed_host "CUDA error: uncorrectable ECC error encountered")" = "n3 CUDA error uncorrectable ECC error encountered" ] || fail "the failed device is not excluded"
 [ "$(failed_host "rank 1 on n1: run/global_step8.tmp/x: No space left on device")" = "" ] || fail "a full disk excludes a host"
 
 # The host of a crash: srun names it, and the process that was killed has written no status.
 crashed_host() { # LINES OF STDERR: prints the host and the kind of the crash
     printf '%s\n' "$1" >crash.err
-    # shellcheck disable=SC2034
+    # shellcheck disable=SC2034,SC2317
     (errors=crash.err && eval "$(sed -n '/^crashed_host() {/,/^}/p' "$share/slurm/train.sbatch")" && crashed_host)
 }
 is_crash() { [ "$(crashed_host "$2")" = "$1" ] || fail "the host of a crash: '$(crashed_host "$2")', not '$1', of: $2"; }
 is_crash "n2 Segmentation fault" $'x\nsrun: error: n2: task 1: Segmentation fault (core dumped)\nsrun: error: n1: task 0: Terminated'
 is_crash "n2 Killed" $'srun: error: n2: task 1: Killed\nsrun: error: n1: task 0: Killed\nsrun: error: n3: tasks 4-5: Killed'
 is_crash "n1 Exited with exit code 127" $'srun: error: n1: tasks 0-1: Exited with exit code 127'
+is_crash "n1 Exited with exit code 1" $'srun: error: n1: tasks 0-1: Exited with exit code 1'
 is_crash "" $'srun: error: n[1-2]: tasks 0-3: Exited with exit code 127'
 is_crash "" $'srun: error: n1: task 0: Exited with exit code 127\nsrun: error: n2: task 1: Exited with exit code 127'
 is_crash "" $'srun: error: n1: task 0: Exited with exit code 3\nsrun: error: n2: task 1: Terminated'
 is_crash "" $'srun: error: n1: task 0: Exited with exit code 3\nsrun: error: n2: task 1: Killed'
 is_crash "n4 Node failure" $'srun: error: Node failure on n4\nsrun: error: n4: task 1: Killed'
+is_crash "n2 Program missing" $'slurmstepd-n2: error: execve(): lm-train: No such file\nsrun: error: n2: task 1: Exited with exit code 2'
+is_crash "" $'slurmstepd-n2: error: execve(): lm-train: No such file\nslurmstepd-n1: error: execve(): lm-train: No such file'
 is_crash "n3 Launch failure" $'srun: error: Task launch for StepId=17.0 failed on node n3: Communication connection failure'
+
+# A node of the job is found by its name with and without a domain. A save that failed and then succeeded is no full disk.
+node_of() { # HOST
+    # shellcheck disable=SC2034,SC2317
+    (SLURM_JOB_NODELIST='n[1-3]' && eval "$(sed -n '/^node_of() {/p' "$share/slurm/train.sbatch")" && node_of "$1")
+}
+[ "$(node_of n2.cluster.example) $(node_of n3) $(node_of n22) $(node_of n)" = "n2 n3  " ] || fail "names of nodes: $(node_of n2.cluster.example)"
+is_full() { # LINES OF STDERR
+    printf '%s\n' "$1" >full.err
+    # shellcheck disable=SC2034,SC2317
+    (errors=full.err files=. && has_room() { :; } && eval "$(sed -n '/^is_full() {/,/^}/p' "$share/slurm/train.sbatch")" && is_full)
+}
+failed_save="lm-train: warning: run/global_step8: NOT SAVED: No space left on device"
+is_full "$failed_save" || fail "a full disk is not noticed"
+! is_full "$failed_save"$'\nlm-train: note: run/global_step16: saved, 1 MiB' || fail "a full disk, long ago"
+! is_full "lm-train: warning: --local-save: iteration 8: NOT SAVED: No space left on device" || fail "a full /dev/shm is a full disk"
+
+# A planted link in place of the directory of the job is refused.
+mkdir victim
+job=$(options=(--array=1-2%1 --hold) && PATH=$work/stand-in:$PATH FRESH=1 submit slurm/train.sbatch)
+ln -s victim .tiny-"$job"
+scontrol release "$job"
+until [ -z "$(squeue -h -n tiny)" ]; do sleep 0.1; done
+grep -q "^$work/.tiny-$job: " tiny-"$job".log || fail "a planted link: $(cat tiny-"$job".log)"
+[ -z "$(ls -A victim)" ] || fail "a planted link was followed: $(ls -A victim)"
+
+# Exit code 2 after saves: a node lacks a file, and the later tasks do not use it.
+cat >stand-in/lm-train <<'END'
+#!/bin/bash
+[ "$SLURM_PROCID" = 0 ] || exit 0
+echo "start on $SLURM_JOB_NODELIST"
+mkdir -p "$RUN_DIRECTORY/global_step8"
+echo '  "run_id": "a"' >"$RUN_DIRECTORY/global_step8/manifest.json"
+echo global_step8 >"$RUN_DIRECTORY/latest"
+sleep 2
+[[ $SLURM_JOB_NODELIST == *2* ]] || exit 0
+touch "$RUN_DIRECTORY/latest"
+echo '{"state": "failed", "reason": "--data-path: no such dataset on rank 1 on n2.cluster.example"}' >"$RUN_DIRECTORY/status.json"
+exit 2
+END
+job=$(options=(--array=1-3%1 --nodes=2) && RUN_DIRECTORY=$work/lacks PATH=$work/stand-in:$PATH FRESH=1 submit slurm/train.sbatch)
+until [ -z "$(squeue -h -n tiny)" ]; do sleep 0.1; done
+[ "$(grep -c '^start' tiny-"$job".log)" = 2 ] || fail "a node without the data: $(cat tiny-"$job".log)"
+grep -q 'the later starts do not use n2' tiny-"$job".log || fail "a node without the data: $(cat tiny-"$job".log)"
 
 # A node that kills its process, and one on which lm-train cannot start: the later tasks run elsewhere.
 for code in 'kill -SEGV $$' 'exit 127'; do
@@ -199,10 +246,12 @@ END
 job=$(options=(--nodes=3 --ntasks-per-node=1 --no-kill) && NODES=2 PATH=$work/stand-in:$PATH FRESH=1 submit slurm/train.sbatch)
 finish "$job" 0
 [ "$(grep '^start' tiny-"$job".log | tr '\n' ' ')" = "start of 2 on n[1-2] start of 2 on n[1,3] " ] || fail "a spare node: $(cat tiny-"$job".log)"
-# The same failure on several hosts has another cause than a host; the array ends after MAX_FAILURES.
+# The same failure on several hosts has another cause than a host; the array ends after MAX_FAILURES, and not by lm-train's own count
+# of starts without a step.
 cat >stand-in/lm-train <<'END'
 #!/bin/bash
-[ "$SLURM_PROCID" != 0 ] || { echo start; kill -SEGV $$; }
+count=$RUN_DIRECTORY/starts-without-step.json
+[ "$SLURM_PROCID" != 0 ] || { echo start; [ ! -e "$count" ] || exit 4; touch "$count"; kill -SEGV $$; }
 sleep 5
 END
 job=$(options=(--array=1-9%1 --nodes=1) && PATH=$work/stand-in:$PATH MAX_FAILURES=3 FRESH=1 submit slurm/train.sbatch)
@@ -355,7 +404,7 @@ END
 job=$(options=(--array=1-3%1 --time=5 --hold) && RUN_DIRECTORY=$work/moving FRESH=1 PATH=$work/stand-in:$PATH submit slurm/train.sbatch)
 scontrol release "${job}_1"
 until grep -qs '^saved, work remains' tiny-"$job".log; do sleep 0.1; done
-[ -e .tiny-"$job".saved ] || fail "the save was not noted: $(ls -a)"
+[ -e .tiny-"$job"/saved ] || fail "the save was not noted: $(ls -a)"
 mv moving elsewhere
 scontrol release "${job}_2"
 scontrol release "${job}_3"
@@ -364,8 +413,8 @@ grep -q '^task 1: .* --fresh --' tiny-"$job".log || fail "the first task: $(cat 
 grep -q '^task 2: .* --exit-on-missing-checkpoint' tiny-"$job".log || fail "after the move: $(cat tiny-"$job".log)"
 [ ! -e moving ] || fail "after the move: a new directory"
 ! grep '^task 3' tiny-"$job".log || fail "after the move: another task ran"
-grep -Eq '^train.sbatch: [45] minutes .*RESERVE_MINUTES .*1' tiny-"$job".log || fail "a short job: $(cat tiny-"$job".log)"
-grep -Eq -- '--exit-before-limit 1m( |$)' tiny-"$job".log || fail "a short job: $(cat tiny-"$job".log)"
+grep -Eq '^train.sbatch .*: [45] minutes .* (6[0-9]|7[0-5]) seconds' tiny-"$job".log || fail "a short job: $(cat tiny-"$job".log)"
+grep -Eq -- '--exit-before-limit (6[0-9]|7[0-5])s( |$)' tiny-"$job".log || fail "a short job: $(cat tiny-"$job".log)"
 
 # The directory is moved away while the first task runs, after its first step.
 cat >stand-in/lm-train <<'END'
@@ -378,7 +427,7 @@ while [ -e "$RUN_DIRECTORY" ]; do sleep 0.1; done
 exit 3
 END
 job=$(options=(--array=1-2%1) && RUN_DIRECTORY=$work/early FRESH=1 PATH=$work/stand-in:$PATH submit slurm/train.sbatch)
-until [ -e .tiny-"$job".saved ]; do sleep 0.1; done
+until [ -e .tiny-"$job"/saved ]; do sleep 0.1; done
 mv early early.away
 until [ -z "$(squeue -h -n tiny)" ]; do sleep 0.1; done
 grep -q '^task 2: .* --exit-on-missing-checkpoint' tiny-"$job".log || fail "moved in the first task: $(cat tiny-"$job".log)"
@@ -416,10 +465,32 @@ END
 job=$(options=(--nodes=1) && FRESH=1 MAX_FAILURES=2 PATH=$work/stand-in:$PATH REQUEUE=1 submit slurm/train.sbatch)
 until grep -qs "failure 1 of at most 2" tiny-"$job".log && [ "$(state "$job")" = PENDING ]; do sleep 0.1; done
 until ! pgrep -f "^slurmstepd: \\[$job" >/dev/null; do sleep 0.1; done
+sleep 1.5 # slurmd refuses a job that starts in the second in which it was killed
 scontrol update JobId="$job" StartTime=now
 finish "$job" 3
 [ "$(grep '^start' tiny-"$job".log | tr '\n' ' ')" = "start on n1 start on n2 " ] || fail "requeue after a failure: $(cat tiny-"$job".log)"
 grep -q "failure 2 of at most 2" tiny-"$job".log || fail "requeue after a failure: $(cat tiny-"$job".log)"
+
+# Failures on one node after another, with a local step between them: each is a failure of its node. Without it, the second one ends
+# the job.
+cat >stand-in/lm-train <<'END'
+#!/bin/sh
+[ "$SLURM_PROCID" = 0 ] || exit 0
+echo "start on $SLURMD_NODENAME"
+echo >>"$RUN_DIRECTORY/starts"
+n=$(wc -l <"$RUN_DIRECTORY/starts")
+[ "$n" -lt 3 ] || exit 0
+echo "{\"state\": \"failed\", \"time\": 1, \"local_saved_iteration\": ${LOCAL_STEPS:-$n}," \
+    "\"reason\": \"rank 0 on $SLURMD_NODENAME: device lost\"}" >"$RUN_DIRECTORY/status.json"
+exit 3
+END
+for steps in "" 10; do
+    job=$(options=(--nodes=3) && FRESH=1 MAX_FAILURES=2 SPARES=2 RUN_DIRECTORY=$work/local_steps$steps LOCAL_STEPS=$steps \
+        PATH=$work/stand-in:$PATH submit slurm/train.sbatch)
+    finish "$job" $((steps > 0 ? 3 : 0))
+    [ "$(grep -c '^start on' tiny-"$job".log)" = $((steps > 0 ? 2 : 3)) ] || fail "local steps: $(cat tiny-"$job".log)"
+    [ "$(grep '^start on' tiny-"$job".log | sort -u | wc -l)" = $((steps > 0 ? 2 : 3)) ] || fail "same node: $(cat tiny-"$job".log)"
+done
 
 # Requeue: the same job starts again after 75, and its log is kept.
 cat >stand-in/lm-train <<'END'
@@ -433,6 +504,7 @@ job=$(PATH=$work/stand-in:$PATH REQUEUE=1 submit slurm/train.sbatch)
 until [ "$(state "$job")" = PENDING ] && grep -qs "saved, work remains" tiny-"$job".log; do sleep 0.1; done
 # Slurm would start the job again only after two minutes. The steps of the first start must have ended before.
 until ! pgrep -f "^slurmstepd: \\[$job" >/dev/null; do sleep 0.1; done
+sleep 1.5 # slurmd refuses a job that starts in the second in which it was killed
 scontrol update JobId="$job" StartTime=now
 finish "$job" 0
 [ "$(grep '^start' tiny-"$job".log | tr '\n' ' ')" = "start 0 start 1 " ] || fail "requeue: $(cat tiny-"$job".log)"
