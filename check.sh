@@ -12,7 +12,7 @@ Usage: ./check.sh [--all] [--long] [--fuzz] [--preset NAME] [--jobs N]
              sanitizers: about 50 minutes
   --long     also run the proofs (ctest label proof), which may take hours
   --fuzz     also run each fuzzer for 10 minutes
-  --fuzz-seconds N  time of each fuzzer, with --all by default 20
+  --fuzz-seconds N  time of each fuzzer, with --all by default 60
   --preset NAME  build preset, by default release; dev has debug information
   --jobs N   number of compilers that run at a time, by default the number of cores; one more test
              than that runs at a time
@@ -29,7 +29,7 @@ while [ $# -gt 0 ]; do
     case $1 in
         --all)
             all=1
-            [ "$fuzz_s" != 0 ] || fuzz_s=20
+            [ "$fuzz_s" != 0 ] || fuzz_s=60
             ;;
         --long) long=1 ;;
         --fuzz) fuzz_s=600 ;;

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Measures the engine of lm-ckpt generate: the time of a token and of a prompt, against the time to
 // read the weights once from memory and against lm-train's forward pass. Prints a line of JSON.
-//   decode_speed MODEL DTYPE THREADS [ROUNDS [TOKENS [PROMPT]]]
+//   decode_speed MODEL DTYPE THREADS [ROUNDS [TOKENS [PROMPT [SEQUENCES]]]]
+// A token of each sequence is computed at a time, after a prompt of its own.
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
@@ -54,7 +55,8 @@ struct OneBatch final : train::BatchSource {
 int main(int argc, char** argv) {
     if (argc < 4) {
         std::fprintf(stderr,
-                     "usage: decode_speed MODEL DTYPE THREADS [ROUNDS [TOKENS [PROMPT]]]\n");
+                     "usage: decode_speed MODEL DTYPE THREADS [ROUNDS [TOKENS [PROMPT "
+                     "[SEQUENCES]]]]\n");
         return 2;
     }
     const auto number = [&](int i, int fallback) {
@@ -64,10 +66,14 @@ int main(int argc, char** argv) {
     const int rounds = number(4, 3);
     const int n_tokens = number(5, 32);
     const int n_prompt = number(6, 256);
+    const int n_sequences = number(7, 1);
     const eval::OpenedModel model = eval::open_model(argv[1]);
     const spec::ModelConfig& config = model.tensors->model();
-    const auto engine = infer::make_engine(
-        *model.tensors, {.n_threads = n_threads, .dtype = dtype_from_name(argv[2])});
+    const auto engine = infer::make_engine(*model.tensors, {.n_threads = n_threads,
+                                                            .dtype = dtype_from_name(argv[2]),
+                                                            .sequences = n_sequences,
+                                                            .context = n_prompt + n_tokens});
+    std::vector<eval::NextToken> next(static_cast<size_t>(engine->sequences()));
     const auto prompt = tokens_of(n_prompt, config.vocab_size);
     const auto device = cpu::make_device(n_threads);
     const device::Buffer memory = device->allocate(read_bytes, "memory");
@@ -82,13 +88,19 @@ int main(int argc, char** argv) {
     double token_s = 1e9, prompt_s = 1e9, forward_s = 1e9, rate = 0;
     for (int round = 0; round < rounds; ++round) {
         rate = std::max(rate, read_rate(*device, memory, sums));
-        engine->truncate(0);
         Stopwatch watch;
-        engine->append(prompt);
-        prompt_s = std::min(prompt_s, watch.elapsed_s());
-        for (int i = 0; i < n_tokens; ++i) {
+        for (i64 sequence = 0; sequence < engine->sequences(); ++sequence) {
+            next[static_cast<size_t>(sequence)].sequence = sequence;
+            engine->select(sequence);
+            engine->truncate(0);
             watch.restart();
-            engine->append(std::span(prompt).subspan(static_cast<size_t>(i % n_prompt), 1));
+            engine->append(prompt);
+            prompt_s = std::min(prompt_s, watch.elapsed_s());
+        }
+        for (int i = 0; i < n_tokens; ++i) {
+            for (eval::NextToken& each : next) each.id = prompt[static_cast<size_t>(i % n_prompt)];
+            watch.restart();
+            engine->append_each(next);
             token_s = std::min(token_s, watch.elapsed_s());
         }
         watch.restart();
@@ -101,10 +113,12 @@ int main(int argc, char** argv) {
     const i64 words = config.vocab_size * config.hidden * size_of(dtype_from_name(argv[2]));
     if (config.untied_head) bytes -= words;
     std::printf(
-        "{\"tool\": \"lm-ckpt\", \"dtype\": \"%s\", \"threads\": %d, \"weights_bytes\": %lld, "
+        "{\"tool\": \"lm-ckpt\", \"dtype\": \"%s\", \"threads\": %d, \"sequences\": %lld, "
+        "\"weights_bytes\": %lld, "
         "\"tokens_per_s\": %.2f, \"read_bytes_per_s\": %.4g, \"of_bandwidth\": %.3f, "
         "\"prompt_tokens_per_s\": %.1f, \"forward_tokens_per_s\": %.1f, \"of_forward\": %.3f}\n",
-        argv[2], n_threads, static_cast<long long>(bytes), 1 / token_s, rate,
+        argv[2], n_threads, static_cast<long long>(engine->sequences()),
+        static_cast<long long>(bytes), static_cast<double>(engine->sequences()) / token_s, rate,
         static_cast<double>(bytes) / token_s / rate, n_prompt / prompt_s, n_prompt / forward_s,
         forward_s / prompt_s);
     return sums[0] == 1 ? 1 : 0;

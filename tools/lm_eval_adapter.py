@@ -4,7 +4,7 @@
 
     tools/lm_eval_adapter.py --model lm-utils --model_args checkpoint=checkpoints --tasks lambada_openai
 
-All other arguments are those of lm_eval. model_args:
+All other arguments are those of lm_eval; --batch_size above 1 is that of lm-ckpt generate. model_args:
   checkpoint=PATH       a checkpoint of lm-utils or Megatron, or a model of Hugging Face
   tokenizer_model=FILE  tokenizer.json; also vocab_file= and merge_file=, tokenizer_type=; default: as lm-ckpt generate
   dtype=bf16            type of the matrices in memory; default: that of the checkpoint
@@ -34,6 +34,8 @@ class LmUtils(LM):
         self.program = program
         self.checkpoint = str(checkpoint)
         self.max_gen_toks = int(max_gen_toks)
+        # 1 is the default of lm_eval. The answers are the same for any size, so lm-ckpt chooses it.
+        self.batch = ["--batch-size", str(batch_size)] if str(batch_size).isdecimal() and int(batch_size) > 1 else []
         self.flags = []
         for name in OPTIONS:
             if name in options:
@@ -74,7 +76,7 @@ class LmUtils(LM):
             until = arguments.get("until", [])
             items.append({"prompt": context, "stop": [until] if isinstance(until, str) else until,
                           "max_new_tokens": arguments.get("max_gen_toks", self.max_gen_toks)})
-        return [line["text"] for line in self._run("generate", items, "--cut-prompts", "--quiet")]
+        return [line["text"] for line in self._run("generate", items, "--cut-prompts", "--quiet", *self.batch)]
 
 
 if __name__ == "__main__":

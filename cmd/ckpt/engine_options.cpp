@@ -1,17 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "engine_options.hpp"
 
-#include <cerrno>
-#include <cstring>
-#include <fstream>
-#include <iostream>
-
 #include "base/bounds.hpp"
 #include "base/error.hpp"
 #include "base/log.hpp"
 #include "base/units.hpp"
 #include "config/tokenizer_flags.hpp"
-#include "io/file.hpp"
 
 namespace lm::ckpt_tool {
 
@@ -29,9 +23,9 @@ void add_engine_options(cli::Options& options, EngineArgs& args) {
         "default: the tokenizer in CKPT, or the tokenizer with which CKPT was trained");
 }
 
-std::unique_ptr<eval::Engine> load_engine(const ckpt::TensorSource& tensors,
-                                          const EngineArgs& args) {
-    eval::EngineOptions options;
+std::unique_ptr<eval::Engine> load_engine(const ckpt::TensorSource& tensors, const EngineArgs& args,
+                                          i64 sequences, i64 context) {
+    eval::EngineOptions options{.sequences = sequences, .context = context};
     options.n_threads = static_cast<int>(args.n_threads);
     if (args.memory) {
         check_at_least("--memory", args.memory->value, 1);
@@ -51,28 +45,6 @@ std::unique_ptr<eval::Engine> load_engine(const ckpt::TensorSource& tensors,
             human_size(residency.bytes_read), human_duration(seconds));
     }
     return engine;
-}
-
-void for_each_line(const std::string& path, const std::function<void(const RequestLine&)>& visit) {
-    const bool standard = path == "-";
-    if (!standard && !io::exists(path)) usage_error(path, "does not exist: give a JSON Lines file");
-    const std::string name = standard ? "standard input" : path;
-    std::ifstream file;
-    if (!standard) {
-        file.open(path);
-        if (!file) run_error(path, "cannot be opened: {}", std::strerror(errno));
-    }
-    std::istream& lines = standard ? std::cin : file;
-    bool found = false;
-    i64 number = 0;
-    for (std::string line; std::getline(lines, line);) {
-        ++number;
-        if (line.find_first_not_of(" \t\r") == line.npos) continue;
-        found = true;
-        visit({fmt::format("{}:{}", name, number), std::move(line)});
-    }
-    if (lines.bad()) run_error(name, "cannot be read: {}", std::strerror(errno));
-    if (!found) usage_error(name, "has no JSON object: give one in each line");
 }
 
 }  // namespace lm::ckpt_tool

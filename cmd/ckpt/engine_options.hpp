@@ -3,7 +3,6 @@
 // model of these verbs.
 #pragma once
 
-#include <functional>
 #include <memory>
 #include <string>
 
@@ -25,16 +24,7 @@ void add_engine_options(cli::Options& options, EngineArgs& args);
 
 // Returns an engine with the weights of `tensors`. Logs a note when some layers do not fit into
 // memory.
-std::unique_ptr<eval::Engine> load_engine(const ckpt::TensorSource& tensors,
-                                          const EngineArgs& args);
-
-// A line of a file with JSON Lines, or of standard input.
-struct RequestLine {
-    std::string where;  // "FILE:3"
-    std::string text;
-};
-// Calls `visit` for each line of `path` ("-": standard input) that is not empty, as soon as the
-// line is read. Throws Error(usage) when there is no such line.
-void for_each_line(const std::string& path, const std::function<void(const RequestLine&)>& visit);
+std::unique_ptr<eval::Engine> load_engine(const ckpt::TensorSource& tensors, const EngineArgs& args,
+                                          i64 sequences = 1, i64 context = 0);
 
 }  // namespace lm::ckpt_tool

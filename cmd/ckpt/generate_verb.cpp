@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // lm-ckpt generate: continues prompts with the weights of a checkpoint, on the CPU.
-#include <unistd.h>
-
+#include <algorithm>
+#include <exception>
+#include <map>
 #include <memory>
 
+#include "base/bounds.hpp"
 #include "base/error.hpp"
 #include "base/log.hpp"
 #include "base/units.hpp"
@@ -13,6 +15,7 @@
 #include "eval/generate_text.hpp"
 #include "io/file.hpp"
 #include "io/json.hpp"
+#include "request_lines.hpp"
 #include "verbs.hpp"
 
 namespace lm::ckpt_tool {
@@ -25,6 +28,7 @@ struct Args {
     std::optional<std::string> prompt;
     std::optional<std::string> prompts;
     i64 max_new_tokens = 100;
+    i64 batch_size = 16;
     std::optional<double> temperature;
     std::optional<i64> top_k;
     std::optional<double> top_p;
@@ -110,15 +114,14 @@ void cut(eval::GenerateRequest& request, i64 context) {
     request.prompt.erase(request.prompt.begin(), request.prompt.begin() + beyond);
 }
 
-void print_json(const Prompt& prompt, const eval::Generated& result, bool texts) {
+std::string json_line_of(const Prompt& prompt, const eval::Generated& result, bool texts) {
     io::OrderedJson object;
     if (prompt.text) object["prompt"] = *prompt.text;
     if (texts) object["text"] = result.text;
     object["prompt_tokens"] = prompt.request.prompt.size();
     object["ids"] = result.ids;
     object["finish"] = name_in(eval::finishes, result.finish);
-    cli::write_stdout(io::json_line(object));
-    cli::flush_stdout();
+    return io::json_line(object);
 }
 
 void print_part(std::string_view text) {
@@ -150,39 +153,68 @@ class Generation {
         eval::check_prompt(request, model_.tensors->model(), tokenizer_);
     }
 
-    void load() { engine_ = load_engine(*model_.tensors, args_.engine); }
-
-    // Generates the continuation and prints it: a JSON object at the end, or the text while the
-    // model generates it.
-    void print(const Prompt& prompt) {
-        const bool json = args_.json || args_.prompts;
-        const eval::Generated result =
-            generate(*engine_, tokenizer_, prompt.request, sampling_,
-                     json ? eval::TextSink{} : eval::TextSink{print_part});
-        if (json)
-            print_json(prompt, result, tokenizer_.tokenizer != nullptr);
-        else
-            print_part("\n");
-        n_prompts_ += 1;
-        n_prompt_ += std::max<i64>(1, std::ssize(prompt.request.prompt));
-        n_new_ += std::ssize(result.ids);
-        prompt_s_ += result.prompt_s;
-        tokens_s_ += result.tokens_s;
-        if (result.finish == eval::Finish::context && !args_.quiet) {
-            note("{}: stopped at the longest context of the model, {} tokens",
-                 prompt.request.object, engine_->context());
+    void load(i64 n_prompts, i64 longest) {
+        engine_ = load_engine(*model_.tensors, args_.engine, std::min(n_prompts, args_.batch_size),
+                              longest);
+        if (engine_->sequences() < std::min(n_prompts, args_.batch_size) && !args_.quiet) {
+            note(
+                "{}: keys and values of a prompt and its text need {}, so that the free memory "
+                "suffices for {} prompt{} at a time instead of {}",
+                model_.tensors->path(), human_size(engine_->sequence_bytes()), engine_->sequences(),
+                engine_->sequences() == 1 ? "" : "s", args_.batch_size);
         }
+    }
+    i64 context() const { return model_.tensors->model().max_positions; }
+
+    // Generates the continuations of all prompts that `next` returns (eval::Requests::next), and
+    // prints them in the order of the prompts: JSON objects, or the text of the only prompt while
+    // the model generates it.
+    void print(const std::function<std::optional<Prompt>(bool wait)>& next) {
+        const bool json = args_.json || args_.prompts;
+        std::map<u64, Prompt> running;
+        std::map<u64, std::string> finished;  // texts that wait for an earlier one
+        eval::Requests requests;
+        requests.next = [&](bool wait) -> const eval::GenerateRequest* {
+            std::optional<Prompt> prompt = next(wait);
+            if (!prompt) return nullptr;
+            const u64 number = prompt->request.sequence;
+            return &running.emplace(number, std::move(*prompt)).first->second.request;
+        };
+        requests.done = [&](const eval::GenerateRequest& request, const eval::Generated& result) {
+            const auto prompt = running.extract(request.sequence);
+            count(request, result);
+            finished[request.sequence] =
+                json ? json_line_of(prompt.mapped(), result, tokenizer_.tokenizer != nullptr)
+                     : "\n";
+            while (!finished.empty() &&
+                   (running.empty() || finished.begin()->first < running.begin()->first)) {
+                print_part(finished.extract(finished.begin()).mapped());
+            }
+        };
+        if (!json) requests.part = print_part;
+        times_ = generate(*engine_, tokenizer_, sampling_, requests);
     }
 
     void log_speed() const {
         if (args_.quiet) return;
-        const double rate = static_cast<double>(n_new_ - n_prompts_) / std::max(tokens_s_, 1e-9);
+        const double rate =
+            static_cast<double>(n_new_ - n_prompts_) / std::max(times_.tokens_s, 1e-9);
         note("{}: {} prompt token{} in {}, {} new token{}{}", model_.tensors->path(), n_prompt_,
-             n_prompt_ == 1 ? "" : "s", human_duration(prompt_s_), n_new_, n_new_ == 1 ? "" : "s",
-             rate > 0 ? fmt::format(", {:.1f} tokens/s", rate) : "");
+             n_prompt_ == 1 ? "" : "s", human_duration(times_.prompts_s), n_new_,
+             n_new_ == 1 ? "" : "s", rate > 0 ? fmt::format(", {:.1f} tokens/s", rate) : "");
     }
 
   private:
+    void count(const eval::GenerateRequest& request, const eval::Generated& result) {
+        n_prompts_ += 1;
+        n_prompt_ += std::max<i64>(1, std::ssize(request.prompt));
+        n_new_ += std::ssize(result.ids);
+        if (result.finish == eval::Finish::context && !args_.quiet) {
+            note("{}: stopped at the longest context of the model, {} tokens", request.object,
+                 engine_->context());
+        }
+    }
+
     void check_stops(const eval::GenerateRequest& request) const {
         if (request.stops.empty()) return;
         if (!tokenizer_.tokenizer) {
@@ -201,27 +233,39 @@ class Generation {
     i64 n_prompts_ = 0;
     i64 n_prompt_ = 0;  // tokens
     i64 n_new_ = 0;     // tokens
-    double prompt_s_ = 0;
-    double tokens_s_ = 0;
+    eval::GenerateTimes times_;
 };
 
-// Continues each line as soon as it is read, for a program at the other end of a pipe.
+// Begins each line as soon as it is read, for a program at the other end of a pipe. A wrong line
+// ends the program after the texts of the earlier lines.
 void answer_standard_input(const Args& args, Generation& generation) {
-    generation.load();
+    generation.load(INT64_MAX, 0);
+    RequestLines lines = RequestLines::open("-");
     u64 number = 0;
-    for_each_line("-", [&](const RequestLine& line) {
-        Prompt prompt = parse_prompt(args, line, number++);
-        generation.encode(prompt);
-        generation.print(prompt);
+    std::exception_ptr problem;
+    generation.print([&](bool wait) -> std::optional<Prompt> {
+        if (problem) return std::nullopt;
+        try {
+            const auto line = lines.next(wait);
+            if (!line) return std::nullopt;
+            Prompt prompt = parse_prompt(args, *line, number++);
+            generation.encode(prompt);
+            return prompt;
+        } catch (const Error&) {
+            problem = std::current_exception();
+            return std::nullopt;
+        }
     });
+    if (problem) std::rethrow_exception(problem);
 }
 
 std::vector<Prompt> prompts_of(const Args& args) {
     std::vector<Prompt> prompts;
     if (args.prompts) {
-        for_each_line(*args.prompts, [&](const RequestLine& line) {
-            prompts.push_back(parse_prompt(args, line, prompts.size()));
-        });
+        RequestLines lines = RequestLines::open(*args.prompts);
+        while (const auto line = lines.next(true)) {
+            prompts.push_back(parse_prompt(args, *line, prompts.size()));
+        }
         return prompts;
     }
     prompts.push_back(base_prompt(args));
@@ -230,22 +274,30 @@ std::vector<Prompt> prompts_of(const Args& args) {
     return prompts;
 }
 
+// Checks all prompts before the weights are loaded.
+void answer_all(const Args& args, Generation& generation) {
+    std::vector<Prompt> prompts = prompts_of(args);
+    i64 longest = 0;
+    for (Prompt& prompt : prompts) {
+        generation.encode(prompt);
+        longest = std::max(longest, eval::sequence_length(prompt.request, generation.context()));
+    }
+    generation.load(std::ssize(prompts), longest);
+    auto prompt = prompts.begin();
+    generation.print([&](bool) {
+        return prompt == prompts.end() ? std::nullopt : std::optional(std::move(*prompt++));
+    });
+}
+
 int run(const Args& args) {
     const eval::Sampling sampling = sampling_of(args);
+    check_at_least("--batch-size", args.batch_size, 1);
     if (args.prompt.has_value() == args.prompts.has_value()) {
         usage_error(prompt_option, "{}: give the text to continue, or a file with --prompts",
                     args.prompt ? "cannot be combined with --prompts" : "is missing");
     }
     Generation generation(args, sampling);
-    if (args.prompts == "-") {
-        answer_standard_input(args, generation);
-    } else {
-        // All prompts are checked before the weights are loaded.
-        std::vector<Prompt> prompts = prompts_of(args);
-        for (Prompt& prompt : prompts) generation.encode(prompt);
-        generation.load();
-        for (const Prompt& prompt : prompts) generation.print(prompt);
-    }
+    args.prompts == "-" ? answer_standard_input(args, generation) : answer_all(args, generation);
     generation.log_speed();
     return 0;
 }
@@ -271,6 +323,9 @@ void add_generate(cli::Options& options) {
     verb.value("--prompts", &args->prompts, "FILE",
                "JSON Lines with a \"prompt\" (a text or a list of ids) and, optionally, "
                "\"max_new_tokens\" and \"stop\"; -: standard input; the output is JSON Lines");
+    verb.value("--batch-size", &args->batch_size, "N",
+               "prompts of FILE that the model continues at the same time, if the free memory "
+               "suffices for their keys and values; a text is the same for any N");
     verb.value("--max-new-tokens", &args->max_new_tokens, "N", "largest number of tokens to add");
     verb.values_added("--stop", &args->stops, "TEXT",
                       "end before this text; may be given several times");

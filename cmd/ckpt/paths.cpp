@@ -38,9 +38,8 @@ namespace {
 // Returns whether a program of lm-utils has given one of the files of the directory its name.
 bool is_used(const std::vector<std::string>& names) {
     return std::ranges::any_of(names, [](const std::string& name) {
-        return name.starts_with(ckpt::generation_prefix) || name == ckpt::fence_file ||
-               name == sync::lock_file || ckpt::abandoned_generation(name) > 0 ||
-               ckpt::is_leftover(name);
+        return ckpt::is_claim(name) || name == sync::lock_file ||
+               ckpt::abandoned_generation(name) > 0 || ckpt::is_leftover(name);
     });
 }
 

@@ -31,6 +31,7 @@
 #include "io/file.hpp"
 #include "io/json.hpp"
 #include "io/output_place.hpp"
+#include "model_flags.hpp"
 
 namespace {
 
@@ -117,9 +118,10 @@ class Report {
         if (!notes()) return;
         if (no_tokenizer) {
             note(
-                "{}: written without tokenizer files, because the vocabulary is not GPT-2's: give "
-                "--tokenizer",
-                out_);
+                "{}: written without tokenizer files, because {} has none and the vocabulary is "
+                "not "
+                "GPT-2's: give --tokenizer",
+                out_, in_);
         }
         if (no_end) note("{}: the end-of-document id is unknown", out_);
         note("{}: {} tensors, {}", out_, result.n_tensors, human_size(result.n_bytes));
@@ -202,7 +204,11 @@ void refuse_unused_options(const cli::Options& options, const ModelFormat& from,
         }
     }
     if (!from.is_megatron()) {
-        refuse(options, "--vocab-size", "when IN is a checkpoint of Megatron", source);
+        constexpr std::string_view where = "when IN is a checkpoint of Megatron";
+        refuse(options, "--vocab-size", where, source);
+        if (const std::string flag = given_model_flag(options); !flag.empty()) {
+            refuse(options, flag, where, source);
+        }
     } else {
         refuse(options, "--dtype", "when IN is not a Megatron checkpoint (its types are kept)",
                source);
@@ -216,6 +222,9 @@ void refuse_options_of_conversions(const cli::Options& options) {
           "--pipeline-model-parallel-size", "--make-vocab-size-divisible-by", "--transformer-impl",
           "--format", "--max-shard-size", "--output-dir", "--force"}) {
         refuse(options, option, "for a conversion", "--against, which writes nothing");
+    }
+    if (const std::string flag = given_model_flag(options); !flag.empty()) {
+        refuse(options, flag, "for a conversion", "--against, which writes nothing");
     }
 }
 
@@ -277,6 +286,7 @@ struct Args : convert::ConversionRequest {
     bool checks = false;
     std::string check_python;
     std::string against;
+    config::ModelFlags model;
     bool json = false;
     bool quiet = false;
 };
@@ -480,6 +490,10 @@ void convert_all(Args& args, const cli::Options& options) {
 }
 
 int run(Args& args, const cli::Options& options) {
+    args.model_flag = given_model_flag(options);
+    args.complete = [&](const spec::ModelConfig& stated, const std::string& path) {
+        return complete_model(args.model, stated, path);
+    };
     const size_t n_paths = args.paths.size();
     refuse_empty_paths(options, args.paths);
     args.in = args.paths.front();
@@ -548,8 +562,8 @@ int main(int argc, char** argv) {
     options.value("--max-shard-size", &args.max_shard, "SIZE",
                   "maximum size of a file of Hugging Face weights");
     options.value("--tokenizer", &args.tokenizer, "DIR",
-                  "copy the tokenizer files of DIR, and use them for --check; by default the files "
-                  "of GPT-2 if the vocabulary has GPT-2's size");
+                  "copy the tokenizer files of DIR, and use them for --check; by default those in "
+                  "the step, or GPT-2's if it has none and the vocabulary has GPT-2's size");
     options.flag("--check", &args.checks,
                  "before OUT appears, compare the logits of an English text in both formats; for a "
                  "Megatron OUT, compare all tensors; for a Megatron IN, check that the logits are "
@@ -560,6 +574,7 @@ int main(int argc, char** argv) {
     options.value("--against", &args.against, "CKPT",
                   "with --check: compare the Hugging Face model IN with this checkpoint and write "
                   "nothing");
+    add_model_flags(options, args.model);
     options.group("Output");
     options.value(
         "--output-dir", &args.output_dir, "DIR",

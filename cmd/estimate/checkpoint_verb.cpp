@@ -13,6 +13,8 @@
 #include "figures.hpp"
 #include "run_flags.hpp"
 #include "spec/save_schedule.hpp"
+#include "train/config/save_rules.hpp"
+#include "train/save/save_room.hpp"
 #include "train/save/step_plan.hpp"
 #include "verbs.hpp"
 
@@ -25,17 +27,6 @@ struct Flags {
     bool lists_files = false;
     OutputFlags output;
 };
-
-std::vector<spec::SaveRange> ranges_of(const config::CheckpointFlags& flags) {
-    if (!flags.save_schedule.empty() && flags.save_interval) {
-        usage_error("--save-schedule",
-                    "cannot be combined with --save-interval: give one of the two");
-    }
-    if (!flags.save_schedule.empty()) return spec::parse_save_schedule(flags.save_schedule);
-    if (!flags.save_interval) return {};
-    check_at_least("--save-interval", *flags.save_interval, 1);
-    return {{*flags.save_interval, 0}};
-}
 
 // The files of a checkpoint, by kind.
 struct Sizes {
@@ -61,37 +52,32 @@ Sizes sizes_of(const std::vector<train::StepFile>& files, const cost::Checkpoint
     return sizes;
 }
 
-// Warns when the file system of --save has no room for all checkpoints. With --save-retain, which
-// deletes old checkpoints, warns when it has no room for two.
-void check_room(const config::TrainFlags& train, const Sizes& sizes, i64 n_saves) {
-    if (train.checkpoints.save.empty()) return;
-    const bool deletes = !train.checkpoints.save_retain.empty();
-    constexpr i64 directory = 1;
-    config::warn_of_room(train.checkpoints.save,
-                         {.n = deletes ? std::min<i64>(2, n_saves) : n_saves,
-                          .bytes = sizes.total,
-                          .files = sizes.n_files + directory});
-}
-
-// Adds the figures of all checkpoints of the schedule to `printout`. Returns the number of
-// checkpoints.
+// Adds the figures of all checkpoints of the schedule to `printout`. Returns the largest number of
+// checkpoints that are on disk at the same time; 1 without a schedule.
 i64 add_total(Printout& printout, const config::TrainFlags& flags, const spec::ModelConfig& model,
               const Sizes& size) {
-    const std::vector<spec::SaveRange> ranges = ranges_of(flags.checkpoints);
-    if (ranges.empty()) return 1;
+    const train::SaveRules rules = train::rules_of_steps(flags.checkpoints);
+    if (rules.ranges.empty()) return 1;
     const BatchSchedule schedule = resolve_schedule(flags, model.seq_length);
     const i64 iterations = count_iterations(schedule.ramp, schedule.samples);
-    const i64 saves = spec::count_saves(ranges, iterations);
-    printout.figures(
-        "all",
-        {{"iterations", "iterations", Unit::count, iterations, "counted as in lm-estimate batch"},
-         {"saves", "checkpoints", Unit::count, saves,
-          "at multiples of the intervals, at the ends of ranges and of the run"},
-         {"weights", "weights in all", Unit::bytes, checked_mul(saves, size.weights),
-          "checkpoints x weights"},
-         {"total", "in all", Unit::bytes, checked_mul(saves, size.total),
-          "number of checkpoints x checkpoint, when none is pruned"}});
-    return saves;
+    const i64 saves = spec::count_saves(rules.ranges, iterations);
+    const i64 on_disk = train::steps_on_disk(rules, 0, iterations).on_disk;
+    std::vector<Figure> figures{
+        {"iterations", "iterations", Unit::count, iterations, "counted as in lm-estimate batch"},
+        {"saves", "checkpoints", Unit::count, saves,
+         "at multiples of the intervals, at the ends of ranges and of the run"},
+        {"weights", "weights in all", Unit::bytes, checked_mul(saves, size.weights),
+         "checkpoints x weights"},
+        {"total", "in all", Unit::bytes, checked_mul(saves, size.total),
+         "number of checkpoints x checkpoint, when none is pruned"}};
+    if (rules.retain) {
+        figures.push_back({"on_disk", "checkpoints at once", Unit::count, on_disk,
+                           "the most that --save-retain leaves, and one that is being saved"});
+        figures.push_back({"on_disk_bytes", "in all at once", Unit::bytes,
+                           checked_mul(on_disk, size.total), "checkpoints at once x checkpoint"});
+    }
+    printout.figures("all", std::move(figures));
+    return on_disk;
 }
 
 void add_sizes(Printout& printout, const Sizes& size) {
@@ -148,7 +134,13 @@ int run(const Flags& flags) {
     Printout printout;
     if (flags.lists_files) add_files(printout, files);
     add_sizes(printout, size);
-    check_room(train, size, add_total(printout, train, model, size));
+    const i64 on_disk = add_total(printout, train, model, size);
+    if (!train.checkpoints.save.empty()) {
+        constexpr i64 directory = 1;
+        config::warn_of_room(
+            train.checkpoints.save,
+            {.n = on_disk, .bytes = size.total, .files = size.n_files + directory});
+    }
     printout.print(flags.output);
     return 0;
 }
@@ -172,7 +164,7 @@ void add_checkpoint_verb(cli::Options& program) {
                     {"Model", "Parallel", "--ddp-bucket-size", "--global-batch-size",
                      "--rampup-batch-size", "--train-samples", "--train-iters", "--train-tokens",
                      "--fp16", "--bf16", "--deepspeed_config", "--save-interval", "--save-schedule",
-                     "--save", "--save-retain", "--world-size"});
+                     "--save", "--save-retain", "--save-retain-interval", "--world-size"});
     add_output_options(options, flags->output);
 }
 

@@ -6,6 +6,7 @@
 
 #include "args.hpp"
 #include "base/error.hpp"
+#include "base/printable.hpp"
 #include "cli/main.hpp"
 #include "data/indexed/dataset_metadata.hpp"
 #include "data/indexed/indexed_dataset.hpp"
@@ -87,21 +88,23 @@ void print_text(const data::IndexedDataset& d, const Lengths& lengths,
     const double mean = d.n_sequences() > 0 ? static_cast<double>(d.n_tokens()) /
                                                   static_cast<double>(d.n_sequences())
                                             : 0.0;
-    std::string out = fmt::format(
-        "{}\n  documents  {}\n  sequences  {}\n  tokens     {}\n  dtype      {}\n", d.prefix(),
-        d.n_documents(), d.n_sequences(), d.n_tokens(), name_of(d.token_type()));
+    std::string out =
+        fmt::format("{}\n  documents  {}\n  sequences  {}\n  tokens     {}\n  dtype      {}\n",
+                    printable(d.prefix()), d.n_documents(), d.n_sequences(), d.n_tokens(),
+                    name_of(d.token_type()));
     if (d.n_sequences() > 0) {
         out += fmt::format("  length     shortest {}, mean {:.1f}, longest {} (sequence {})\n",
                            lengths.shortest, mean, lengths.longest, lengths.longest_at);
     }
     if (metadata) {
-        out += fmt::format("  tokenizer  {} ({} ids, padded to {}), {}\n", metadata->tokenizer.type,
-                           metadata->tokenizer.vocab_size, metadata->tokenizer.padded_vocab_size,
-                           metadata->tokenizer.digest);
+        out += fmt::format("  tokenizer  {} ({} ids, padded to {}), {}\n",
+                           printable(metadata->tokenizer.type), metadata->tokenizer.vocab_size,
+                           metadata->tokenizer.padded_vocab_size,
+                           printable(metadata->tokenizer.digest));
         out += fmt::format("  largest id {}; end of document {}{}\n", metadata->largest_id,
                            metadata->eod_id ? fmt::format("{}", *metadata->eod_id) : "none",
                            metadata->appended_eod ? ", appended" : ", not appended");
-        out += fmt::format("  made by    {}\n", metadata->tool);
+        out += fmt::format("  made by    {}\n", printable(metadata->tool));
     }
     if (d.n_sequences() > 0) out += "  tokens per sequence\n";
     const i64 most = lengths.histogram.empty()
@@ -114,7 +117,7 @@ void print_text(const data::IndexedDataset& d, const Lengths& lengths,
                            std::max<i64>(smallest_of(b + 1) - 1, 0), n,
                            std::string(static_cast<size_t>(40 * n / most), '*'));
     }
-    cli::write_stdout(printable_lines(out));
+    cli::write_stdout(out);
 }
 
 int info(const InfoArgs& args) {

@@ -13,6 +13,8 @@
 #include "train/config/run_json.hpp"
 #include "train/log/status_file.hpp"
 #include "train/log/training_log.hpp"
+#include "train/start/check_start.hpp"
+#include "train/start/compare_ranks.hpp"
 #include "train/start/dry_run.hpp"
 #include "train/start/gpu_environment.hpp"
 #include "train/start/open_device.hpp"
@@ -67,9 +69,18 @@ int explain(const std::vector<std::string>& paths) {
     return static_cast<int>(unreadable.empty() ? Exit::done : Exit::failure);
 }
 
-int run(const config::TrainFlags& flags, const std::string& command_line, comm::Launch& launch,
-        comm::FlightRecorder& recorder, double timeout_s, bool& began) {
+// The command line of this rank.
+struct Command {
+    const config::TrainFlags& flags;
+    const std::vector<cli::Options::Setting> settings;  // the same flags as texts
+    const std::string line;
+};
+
+int run(const Command& command, comm::Launch& launch, comm::FlightRecorder& recorder,
+        double timeout_s, bool& began) {
     comm::Group& world = launch.world();
+    const config::TrainFlags& flags = command.flags;
+    train::require_same_flags(world, command.settings);
     const bool is_rank0 = world.rank() == 0;
     train::StartedRanks ranks{.n = world.size(),
                               .have_gpus = train::choose_gpus(flags.device.choice, world)};
@@ -80,11 +91,13 @@ int run(const config::TrainFlags& flags, const std::string& command_line, comm::
     if (flags.action.dry_run) {
         const i64 ranks_here = parallel::ranks_on_host(world);
         if (!is_rank0) return 0;
-        return static_cast<int>(train::dry_run(flags, command_line, ranks, ranks_here));
+        return static_cast<int>(train::dry_run(flags, command.line, ranks, ranks_here));
     }
     ranks.cores = parallel::cores_of_rank(world);
     std::optional<train::RunConfig> config;
-    parallel::together(world, [&] { config = train::resolve(flags, command_line, ranks); });
+    parallel::together(
+        world, [&] { config = train::resolve_or_fail(flags, command.line, ranks, is_rank0); });
+    train::require_same_configuration(world, *config);
     if (flags.action.print_config) {
         if (is_rank0) cli::write_stdout(io::json_text(train::to_json(*config)));
         return 0;
@@ -100,8 +113,8 @@ int run(const config::TrainFlags& flags, const std::string& command_line, comm::
 
 // Connects the ranks and runs the chosen action. `trains`: the action is a training. Sets `began`
 // when the training begins.
-int join_and_run(config::TrainFlags& flags, const std::string& command_line, bool trains,
-                 bool& began) {
+int join_and_run(const Command& command, bool trains, bool& began) {
+    const config::TrainFlags& flags = command.flags;
     comm::FlightRecorder recorder = comm::FlightRecorder::shared();  // must outlive the groups
     const double timeout_s = 60 * flags.rank_checks.timeout_min;
     comm::LaunchOptions options{.timeout_s = timeout_s,
@@ -112,8 +125,8 @@ int join_and_run(config::TrainFlags& flags, const std::string& command_line, boo
         options.stop_signal = cli::stop_signal_name;
     }
     const auto launch = comm::launch(options);
-    return comm::with_one_error(
-        *launch, [&] { return run(flags, command_line, *launch, recorder, timeout_s, began); });
+    return comm::with_one_error(*launch,
+                                [&] { return run(command, *launch, recorder, timeout_s, began); });
 }
 
 }  // namespace
@@ -165,6 +178,10 @@ int main(int argc, char** argv) {
          "lm-train --model gpt2-124m --data-path corpus_text_document --bf16 --lr 6e-4 \\\n"
          "    --micro-batch-size 4 --global-batch-size 512 --train-tokens 10B \\\n"
          "    --save checkpoints --load checkpoints --save-interval 1000"});
+    options.on_problems([&](std::vector<std::string>& problems) {
+        if (!dumps.empty()) return;
+        train::add_problems_of_flags(flags, cli::command_line(argc, argv), problems);
+    });
     const auto trains = [&] {
         return dumps.empty() && !flags.action.dry_run && !flags.action.print_config &&
                flags.action.show_samples.empty();
@@ -177,9 +194,9 @@ int main(int argc, char** argv) {
         train::set_gpu_environment(flags.device.deterministic_mode);  // before any thread starts
         if (flags.logging.quiet) cli::hide_notes();
         if (!dumps.empty()) return explain(dumps);
-        const std::string command_line = cli::command_line(argc, argv);
+        const Command command{flags, options.settings(), cli::command_line(argc, argv)};
         if (trains()) train::catch_signals();
-        const auto joined = [&] { return join_and_run(flags, command_line, trains(), began); };
+        const auto joined = [&] { return join_and_run(command, trains(), began); };
         return trains() ? train::with_end_status(flags.logging.status_file, joined) : joined();
     };
     return cli::run_main(argc, argv, options, body, on_error);

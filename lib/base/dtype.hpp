@@ -38,5 +38,8 @@ static_assert(sizeof(Bf16) == 2 && sizeof(Fp16) == 2);
 constexpr bool is_half(DType dtype) {
     return dtype == DType::bf16 || dtype == DType::fp16;
 }
+constexpr bool is_floating_point(DType dtype) {
+    return dtype == DType::fp64 || dtype == DType::fp32 || is_half(dtype);
+}
 
 }  // namespace lm

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <algorithm>
 #include <charconv>
 #include <cstdlib>
 #include <map>
@@ -37,7 +38,9 @@ Numbered split(const std::string& name) {
             std::strtoll(digits.c_str(), nullptr, 10)};
 }
 
-constexpr size_t most_hosts = 1'000'000;
+// Slurm's own limit for the numbers of one range, and the longest name that DNS can have.
+constexpr size_t most_hosts = 65'536;
+constexpr size_t longest_name = 253;
 
 std::optional<i64> whole_number(std::string_view text) {
     i64 value = 0;
@@ -53,10 +56,12 @@ std::optional<i64> whole_number(std::string_view text) {
 bool expand_item(const std::string& prefix, std::string_view item,
                  std::vector<std::string>& hosts) {
     const size_t open = item.find('[');
+    if (prefix.size() + std::min(open, item.size()) > longest_name) return false;
     if (open == item.npos) {
         if (item.find(']') != item.npos || prefix.size() + item.size() == 0) return false;
+        if (hosts.size() == most_hosts) return false;
         hosts.push_back(prefix + std::string(item));
-        return hosts.size() <= most_hosts;
+        return true;
     }
     const size_t close = item.find(']', open);
     if (close == item.npos) return false;

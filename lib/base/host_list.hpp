@@ -14,7 +14,7 @@ namespace lm {
 std::string host_list(const std::vector<std::string>& hosts, size_t max_runs = 40);
 
 // Returns the hosts of a list such as "n[003-007,12],login" in the order of the list; nullopt when
-// the list is not valid or has more than a million hosts.
+// the list is not valid, has more than 65,536 hosts or a name of more than 253 characters.
 std::optional<std::vector<std::string>> expand_hosts(std::string_view list);
 
 }  // namespace lm

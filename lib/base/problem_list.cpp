@@ -11,8 +11,11 @@ constexpr char separator = '\x1e';
 }  // namespace
 
 void throw_problems(const std::vector<std::string>& problems, Exit code) {
-    if (problems.empty()) return;
-    throw Error(code, fmt::format("{}", fmt::join(problems, std::string(1, separator))));
+    if (!problems.empty()) throw Error(code, text_of_problems(problems));
+}
+
+std::string text_of_problems(const std::vector<std::string>& problems) {
+    return fmt::format("{}", fmt::join(problems, std::string(1, separator)));
 }
 
 std::vector<std::string_view> problems_in(std::string_view message) {

@@ -13,6 +13,8 @@ namespace lm {
 
 // Throws an Error with these problems; does nothing when there are none.
 void throw_problems(const std::vector<std::string>& problems, Exit code = Exit::usage);
+// Returns the message of an Error with these problems.
+std::string text_of_problems(const std::vector<std::string>& problems);
 // Returns the problems in the message of an Error. Only an Error of throw_problems() has more than
 // one problem.
 std::vector<std::string_view> problems_in(std::string_view message);

@@ -8,7 +8,6 @@
 #include <iterator>
 
 #include "base/log.hpp"
-#include "base/problem_list.hpp"
 #include "cli/first_word.hpp"
 #include "cli/parse.hpp"
 
@@ -67,6 +66,15 @@ class Applier {
             table_, [&option](const Option& other) { return other.name() == option.name(); });
         apply_[static_cast<size_t>(entry - table_.begin())](option.name(), values);
         result_.occurrences.push_back({option.name(), values});
+    }
+
+    // Returns whether there are more operands than the table accepts.
+    bool has_spare(const Values& operands) const {
+        size_t most = 0;
+        for (const Option& option : table_) {
+            if (option.positional) most += static_cast<size_t>(option.max_values);
+        }
+        return operands.size() > most;
     }
 
     // Each operand of the table gets its minimum number of arguments. The remaining arguments go to
@@ -182,19 +190,30 @@ bool is_built_in(const std::string& name) {
 
 Options::Parsed apply_command_line(
     const std::vector<Option>& table, const std::vector<Apply>& apply, const Values& arguments,
-    const std::function<void(const Values& operands)>& check_operands, CommandLine& result) {
+    const std::function<void(const Values& operands)>& check_operands, CommandLine& result,
+    std::vector<std::string>& problems) {
     Applier applier(table, apply, result);
     std::vector<Option> all = table;
     all.insert(all.end(), built_in_options().begin(), built_in_options().end());
-    std::vector<std::string> problems;
     const std::optional<Values> operands = parse_arguments(
         all, arguments,
         [&](const Option& option, const Values& values) { applier.apply_option(option, values); },
         problems);
-    if (applier.parsed() != Options::Parsed::run) return applier.parsed();
-    throw_problems(problems);
-    check_operands(operands.value());
-    applier.apply_operands(*operands, arguments);
+    if (applier.parsed() != Options::Parsed::run) {
+        problems.clear();
+        return applier.parsed();
+    }
+    if (!operands) return Options::Parsed::run;
+    try {
+        if (problems.empty()) check_operands(*operands);
+        // Beside other problems, a missing operand is not certain.
+        if (problems.empty() || applier.has_spare(*operands)) {
+            applier.apply_operands(*operands, arguments);
+        }
+    } catch (const Error& error) {
+        if (error.code() != Exit::usage) throw;
+        problems.emplace_back(error.what());
+    }
     return Options::Parsed::run;
 }
 

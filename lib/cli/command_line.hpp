@@ -26,9 +26,11 @@ struct CommandLine {
 bool is_built_in(const std::string& name);
 
 // Parses `arguments` with the options of `table` and the built-in options; apply[i] belongs to
-// table[i]. Calls `check_operands` before the operands are distributed. Throws Error(usage).
+// table[i]. Calls `check_operands` before the operands are distributed. Adds the texts of usage
+// errors to `problems`; the result then has the values of the options without a problem.
 Options::Parsed apply_command_line(
     const std::vector<Option>& table, const std::vector<Apply>& apply, const Values& arguments,
-    const std::function<void(const Values& operands)>& check_operands, CommandLine& result);
+    const std::function<void(const Values& operands)>& check_operands, CommandLine& result,
+    std::vector<std::string>& problems);
 
 }  // namespace lm::cli

@@ -7,6 +7,7 @@
 #include <span>
 
 #include "base/nearest_name.hpp"
+#include "base/problem_list.hpp"
 #include "cli/command_line.hpp"
 #include "cli/first_word.hpp"
 #include "cli/value.hpp"
@@ -24,17 +25,34 @@ struct Options::Impl {
     std::string group = "Options";
     std::vector<Option> table;
     std::vector<Apply> apply;  // one for each entry of the table
+    // The target of an option, and a function that returns the text of its value.
+    struct Target {
+        std::string name;
+        const void* address = nullptr;
+        std::function<std::string()> text;
+    };
+    std::vector<Target> targets;
     std::vector<std::pair<Exit, std::string>> exit_codes;
     std::vector<std::unique_ptr<Verb>> verbs;
     std::vector<std::string> verb_names;
     std::vector<std::string> other_words;  // set by not_called()
     GivenNames* reported = nullptr;        // set by report_given()
+    std::function<void(Problems&)> add_more_problems;
 
     // Result of the last parse().
     Verb* chosen = nullptr;
     CommandLine command_line{{{}, std::make_shared<GivenNames::Names>()}, {}};
 
     void add(Option option, Apply apply_values);
+    // Stores the target of the option that was declared last.
+    template <typename T>
+    void targets_last(const T* target) {
+        targets.push_back({table.back().name(), target, [target] { return text_of(*target); }});
+    }
+    void targets_last(const bool* target, bool when) {
+        targets.push_back({table.back().name(), target,
+                           [target, when] { return std::string(*target == when ? "given" : ""); }});
+    }
     void add_value(std::string_view names, std::string metavar, std::string help,
                    std::string default_text, int max_values, Apply apply_values);
     void add_positional(std::string name, std::string help, int min_values, int max_values,
@@ -169,6 +187,7 @@ void Options::flag(std::string_view names, bool* target, std::string help) {
     option.names = split_names(names);
     option.help = std::move(help);
     impl_->add(std::move(option), [target](const std::string&, const Values&) { *target = true; });
+    impl_->targets_last(target, true);
 }
 
 void Options::flag_off(std::string_view names, bool* target, std::string help) {
@@ -176,6 +195,7 @@ void Options::flag_off(std::string_view names, bool* target, std::string help) {
     option.names = split_names(names);
     option.help = std::move(help);
     impl_->add(std::move(option), [target](const std::string&, const Values&) { *target = false; });
+    impl_->targets_last(target, false);
 }
 
 template <typename T>
@@ -183,6 +203,7 @@ void Options::value(std::string_view names, T* target, std::string metavar, std:
     impl_->add_value(names, std::move(metavar), std::move(help), text_of(*target), 1,
                      apply_one(target));
     impl_->table.back().is_text = is_text<T>;
+    impl_->targets_last(target);
 }
 template void Options::value(std::string_view, i64*, std::string, std::string);
 template void Options::value(std::string_view, double*, std::string, std::string);
@@ -207,6 +228,7 @@ void Options::values(std::string_view names, std::vector<T>* target, std::string
     impl_->add_value(names, std::move(metavar), std::move(help), text_of(*target),
                      Option::any_number, apply_all(target));
     impl_->table.back().is_text = is_text<T>;
+    impl_->targets_last(target);
 }
 template void Options::values(std::string_view, std::vector<std::string>*, std::string,
                               std::string);
@@ -217,6 +239,7 @@ void Options::values_added(std::string_view names, std::vector<std::string>* tar
                            std::string metavar, std::string help) {
     impl_->add_value(names, std::move(metavar), std::move(help), text_of(*target),
                      Option::any_number, apply_added(target));
+    impl_->targets_last(target);
 }
 
 template <typename T>
@@ -228,11 +251,21 @@ void Options::choice(std::string_view names, T* target, std::vector<std::string>
     impl_->add_value(names, fmt::format("{}", fmt::join(choices, "|")), std::move(help), initial, 1,
                      apply_choice(target, choices));
     impl_->table.back().choices = std::move(choices);
+    impl_->targets_last(target);
 }
 template void Options::choice(std::string_view, std::string*, std::vector<std::string>,
                               std::string);
 template void Options::choice(std::string_view, WithDefault<std::string>*, std::vector<std::string>,
                               std::string);
+
+std::vector<Options::Setting> Options::settings() const {
+    std::vector<Setting> result;
+    std::set<const void*> seen;
+    for (const Impl::Target& target : impl_->targets) {
+        if (seen.insert(target.address).second) result.push_back({target.name, target.text()});
+    }
+    return result;
+}
 
 void Options::value_is_optional() {
     Option& option = impl_->table.back();
@@ -288,13 +321,14 @@ void Options::accepted(std::string_view names, int n_values, std::string instead
 }
 
 void Options::refused(std::string_view names, int n_values, std::string reason,
-                      std::string neutral_value) {
+                      std::string neutral_value, std::string harmless_with) {
     Option option;
     option.names = split_names(names);
     option.metavar = n_values == 0 ? "" : "X";
     option.help = std::move(reason);
     option.kind = Option::Kind::refused;
     option.neutral_value = std::move(neutral_value);
+    option.harmless_with = std::move(harmless_with);
     option.max_values = n_values == 0 ? 0 : Option::any_number;
     option.hidden = true;
     impl_->add(std::move(option), nullptr);
@@ -352,16 +386,23 @@ Options::Parsed Options::parse(const std::vector<std::string>& arguments) {
     if (impl_->has_only_verbs() && first.starts_with('-') && first != "--" && !is_built_in(first)) {
         usage_error(first, "options follow the command: write the option after the command");
     }
+    Problems problems;
     const Parsed parsed = apply_command_line(
         impl_->table, impl_->apply, arguments,
         [&](const Values& operands) { impl_->check_no_verb_was_meant(arguments, operands); },
-        impl_->command_line);
+        impl_->command_line, problems);
     if (impl_->reported != nullptr) *impl_->reported = impl_->command_line.given;
+    if (!problems.empty() && impl_->add_more_problems) impl_->add_more_problems(problems);
+    throw_problems(problems);
     return parsed;
 }
 
 void Options::report_given(GivenNames* given) {
     impl_->reported = given;
+}
+
+void Options::on_problems(std::function<void(Problems&)> add_more) {
+    impl_->add_more_problems = std::move(add_more);
 }
 
 bool Options::given(std::string_view name) const {

@@ -61,6 +61,8 @@ struct Option {
     std::vector<std::string> choices;
     std::vector<std::string> words;  // values that completion offers; other values are valid, too
     std::string neutral_value;       // a refused option with this value is accepted and ignored
+    std::string harmless_with;       // a refused option that, with its values, is ignored when the
+                                     // command line gives this one its neutral value
     Kind kind = Kind::normal;
     int min_values = 0;  // one occurrence has min_values to max_values values; 0 for a flag
     int max_values = 0;
@@ -132,9 +134,10 @@ class Options {
     void accepted(std::string_view names, int n_values, std::string instead);
     // Declares a flag of other programs that is not supported. Its use is an Error(usage) with the
     // reason. "--x-*" means all flags with that prefix. With the value `neutral_value`, the flag
-    // has no effect, so it is accepted with a note.
+    // has no effect, so it is accepted with a note. So it is when the command line gives the
+    // refused option `harmless_with` its neutral value.
     void refused(std::string_view names, int n_values, std::string reason,
-                 std::string neutral_value = "");
+                 std::string neutral_value = "", std::string harmless_with = "");
 
     // Hides the options declared so far, from entry `first` of the table to its end, except the
     // listed options. Hidden options are parsed without a note, so that a command line of another
@@ -157,9 +160,13 @@ class Options {
     enum class Parsed { run, help, help_all, version };
     Parsed parse(const std::vector<std::string>& arguments);
     bool given(std::string_view name) const;  // whether the option was on the command line
-    // Each parse() that returns stores in `given`, which must outlive it, the options of the
-    // command line, for code that checks flags without a parser.
+    // Each parse() stores in `given`, which must outlive it, the options of the command line, for
+    // code that checks flags without a parser.
     void report_given(GivenNames* given);
+    // parse() calls `add_more(problems)` before it throws the problems of a command line. The
+    // function adds those that it finds in the values of the other options.
+    using Problems = std::vector<std::string>;
+    void on_problems(std::function<void(Problems& problems)> add_more);
     // An option on the command line: its first name, and its values as they were given.
     struct Occurrence {
         std::string name;
@@ -167,6 +174,14 @@ class Options {
     };
     // Returns the options of the command line that have a target, in the order of the command line.
     const std::vector<Occurrence>& occurrences() const;
+    // An option with a target, by its first name, and the text of the target's value.
+    struct Setting {
+        std::string name;
+        std::string value;  // of a flag "given" or empty
+    };
+    // Returns the current values of all options. Of several options with one target, only the first
+    // is included.
+    std::vector<Setting> settings() const;
     // Returns the options of the chosen verb; nullptr when the command line has no verb.
     Options* chosen_verb();
     std::function<int()> chosen_run() const;

@@ -9,6 +9,7 @@
 #include <string_view>
 
 #include "base/error.hpp"
+#include "base/log.hpp"
 #include "base/nearest_name.hpp"
 
 namespace lm::cli {
@@ -34,21 +35,32 @@ const Option* find_option(const std::vector<Option>& table, std::string_view nam
     return nullptr;
 }
 
-// Replaces `--x=` by `--x` and an empty value, because CLI11 would use the argument after `--x=` as
-// the value.
-std::vector<std::string> split_empty_values(const std::vector<Option>& table,
-                                            std::vector<std::string> arguments) {
+// Stands for the value of an option that has none, so that the option keeps its place in the order
+// of the problems. No argument of a process contains this byte followed by a newline by accident.
+constexpr std::string_view no_value = "\x1e\n";
+
+// Completes the values of the options. Replaces `--x=` by `--x` and an empty value, because CLI11
+// would use the argument after `--x=` as the value. Adds `no_value` after an option whose value is
+// missing: the command line ends, or the next argument begins with "--", as in a script with an
+// unset variable.
+std::vector<std::string> complete_values(const std::vector<Option>& table,
+                                         std::vector<std::string> arguments) {
     std::vector<std::string> result;
-    for (std::string& argument : arguments) {
-        const bool candidate = argument.starts_with("--") && argument.ends_with('=');
-        const Option* option =
-            candidate ? find_option(table, argument.substr(0, argument.size() - 1)) : nullptr;
-        if (option && !option->is_flag()) {
-            result.push_back(option->name());
-            result.emplace_back();
-        } else {
-            result.push_back(std::move(argument));
+    for (size_t i = 0; i < arguments.size(); ++i) {
+        std::string& argument = arguments[i];
+        const bool ends_with_equals = argument.starts_with("--") && argument.ends_with('=');
+        if (ends_with_equals) {
+            const Option* option = find_option(table, argument.substr(0, argument.size() - 1));
+            if (option && !option->is_flag()) {
+                result.push_back(option->name());
+                result.emplace_back();
+                continue;
+            }
         }
+        const Option* const option = find_option(table, argument);
+        const bool last = i + 1 == arguments.size() || arguments[i + 1].starts_with("--");
+        result.push_back(std::move(argument));
+        if (option && option->min_values > 0 && last) result.emplace_back(no_value);
     }
     return result;
 }
@@ -66,7 +78,7 @@ void check_values(const std::vector<Option>& table, const Option& option,
         return;
     }
     for (const std::string& value : values) {
-        if (value.starts_with('-') && find_option(table, value)) {
+        if (value == no_value || (value.starts_with('-') && find_option(table, value))) {
             throw Error(Exit::usage, missing_value(option));
         }
     }
@@ -89,13 +101,8 @@ void declare(CLI::App& app, const std::vector<Option>& table, const Option& opti
     CLI::Option* declared = app.add_option(names, callback, "");
     declared->trigger_on_parse();  // one call per occurrence, in order
     declared->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
-    if (option.is_flag()) {
-        declared->expected(0);
-    } else if (option.min_values == option.max_values && option.max_values > 1) {
-        declared->type_size(option.max_values);  // accepts values that look like options
-    } else {
-        declared->expected(option.min_values, option.max_values);
-    }
+    option.is_flag() ? declared->expected(0)
+                     : declared->expected(option.min_values, option.max_values);
 }
 
 bool looks_like_option(const std::string& argument) {
@@ -108,17 +115,65 @@ bool is_family(const Option& option) {
     return option.name().ends_with('*');
 }
 
-std::string unknown_option(const std::vector<Option>& table, const std::string& argument) {
-    const std::string name = argument.substr(0, argument.find('='));
+// Returns the option `name` of the table, or the family that it belongs to; nullptr when there is
+// none.
+const Option* option_or_family(const std::vector<Option>& table, const std::string& name) {
+    if (const Option* option = find_option(table, name)) return option;
     for (const Option& option : table) {
         const std::string_view family = option.name();
-        if (is_family(option) && name.starts_with(family.substr(0, family.size() - 1))) {
-            return fmt::format("{}: {}", name, option.help);
-        }
+        if (is_family(option) && name.starts_with(family.substr(0, family.size() - 1)))
+            return &option;
     }
+    return nullptr;
+}
+
+std::string unknown_option(const std::vector<Option>& table, const std::string& argument) {
+    const std::string name = argument.substr(0, argument.find('='));
+    const Option* const family = option_or_family(table, name);
+    if (family != nullptr) return fmt::format("{}: {}", name, family->help);
     const std::string nearest = nearest_name(name, all_names(table));
     if (nearest.empty()) return name + ": unknown option";
     return fmt::format("{}: unknown option: did you mean {}?", name, nearest);
+}
+
+// Returns whether the arguments give the option `name` at least one value, and no value other than
+// its neutral one.
+bool is_neutral(const std::vector<Option>& table, const std::vector<std::string>& arguments,
+                const std::string& name) {
+    const Option* const option = find_option(table, name);
+    if (option == nullptr) return false;
+    bool given = false;
+    for (size_t i = 0; i < arguments.size(); ++i) {
+        if (arguments[i] == name + "=" + option->neutral_value) given = true;
+        if (arguments[i] != name) continue;
+        for (++i; i < arguments.size() && !looks_like_option(arguments[i]); ++i) {
+            if (arguments[i] != option->neutral_value) return false;
+            given = true;
+        }
+        --i;
+    }
+    return given;
+}
+
+// Returns the arguments without the options that are harmless beside another one
+// (Option::harmless_with), and without their values. Prints a note for each.
+std::vector<std::string> without_harmless(const std::vector<Option>& table,
+                                          const std::vector<std::string>& arguments) {
+    std::vector<std::string> kept;
+    for (size_t i = 0; i < arguments.size(); ++i) {
+        const std::string name = arguments[i].substr(0, arguments[i].find('='));
+        const Option* const option =
+            name.starts_with("--") ? option_or_family(table, name) : nullptr;
+        if (option == nullptr || option->harmless_with.empty() ||
+            !is_neutral(table, arguments, option->harmless_with)) {
+            kept.push_back(arguments[i]);
+            continue;
+        }
+        note("{}: ignored: it has no effect with {} {}", name, option->harmless_with,
+             find_option(table, option->harmless_with)->neutral_value);
+        while (i + 1 < arguments.size() && !looks_like_option(arguments[i + 1])) ++i;
+    }
+    return kept;
 }
 
 // Returns whether the command line may contain the option: an argument is --name or --name=value,
@@ -131,13 +186,6 @@ bool may_be_given(const Option& option, const std::vector<std::string>& argument
                    (argument.size() == name.size() || argument[name.size()] == '=');
         });
     });
-}
-
-// Returns the message for missing values. CLI11 reports the name of the option only in the text of
-// its error: "--name: 1 required ... missing".
-std::string argument_mismatch(const std::vector<Option>& table, const std::string& text) {
-    const Option* option = find_option(table, text.substr(0, text.find_first_of(" :")));
-    return option ? missing_value(*option) : "command line: " + text;
 }
 
 }  // namespace
@@ -158,13 +206,11 @@ std::optional<std::vector<std::string>> parse_arguments(const std::vector<Option
         }
     }
     const auto end_of_options = std::ranges::find(arguments, "--");
-    std::vector<std::string> head = split_empty_values(table, {arguments.begin(), end_of_options});
+    std::vector<std::string> head =
+        complete_values(table, without_harmless(table, {arguments.begin(), end_of_options}));
     std::ranges::reverse(head);  // CLI11 expects the reverse order
     try {
         app.parse(std::move(head));
-    } catch (const CLI::ArgumentMismatch& error) {
-        problems.push_back(argument_mismatch(table, error.what()));
-        return std::nullopt;
     } catch (const CLI::ParseError& error) {
         problems.push_back(fmt::format("command line: {}", error.what()));
         return std::nullopt;

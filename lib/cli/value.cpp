@@ -18,6 +18,14 @@ std::string with_largest_unit(i64 value, std::initializer_list<std::pair<i64, co
     return fmt::format("{}{}", value, (units.end() - 1)->second);
 }
 
+// Throws Error(usage) when `text` has quotes around it, which a shell has passed on as a part of
+// the value: "'0.1'", or an array that was written as one text.
+void check_no_quotes(const std::string& name, const std::string& text) {
+    if (text.size() < 2 || text.front() != text.back()) return;
+    if (text.front() != '\'' && text.front() != '"') return;
+    usage_error(name, "{} has quotes as a part of the value: remove them", text);
+}
+
 // Returns whether `text` is two numbers with '-' between them.
 bool is_range(std::string_view text) {
     constexpr std::string_view digits = "0123456789";
@@ -57,10 +65,12 @@ void parse_value(const std::string&, const std::string& text, std::string& targe
     target = text;
 }
 void parse_value(const std::string& name, const std::string& text, i64& target) {
+    check_no_quotes(name, text);
     if (is_range(text)) usage_error(name, "'{}' is a range: expected one number", text);
     target = parse_count(name, text);
 }
 void parse_value(const std::string& name, const std::string& text, double& target) {
+    check_no_quotes(name, text);
     target = parse_number(name, text);
 }
 void parse_value(const std::string& name, const std::string& text, Bytes& target) {

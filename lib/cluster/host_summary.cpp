@@ -9,6 +9,7 @@
 
 #include "base/error.hpp"
 #include "base/host_list.hpp"
+#include "base/printable.hpp"
 #include "base/units.hpp"
 #include "io/json.hpp"
 
@@ -194,21 +195,28 @@ bool HostLines::add_table_line(std::string_view line) {
 }
 
 void HostLines::add_json(const io::Json& json, const std::string& place) {
+    // A text of another host that contains a newline must not look like a line of the summary.
+    const auto text = [&](const char* key) {
+        return printable(io::json_get<std::string>(json, key, place));
+    };
+    const auto findings = [&] {
+        auto texts = io::json_get<std::vector<std::string>>(json, "findings", place);
+        std::ranges::transform(texts, texts.begin(), printable);
+        return texts;
+    };
     const auto kind = io::json_get<std::string>(json, "kind", place);
     if (kind == "node") {
-        nodes_[io::json_get<std::string>(json, "host", place)] =
-            io::json_get<std::vector<std::string>>(json, "findings", place);
+        nodes_[text("host")] = findings();
     }
     if (kind == "job") {
-        of_job_ = io::json_get<std::vector<std::string>>(json, "findings", place);
+        of_job_ = findings();
     }
     if (kind != "host") return;
-    hosts_[io::json_get<std::string>(json, "host", place)] = {
-        .health = io::json_get<std::string>(json, "health", place),
-        .reason = io::json_get<std::string>(json, "reason", place),
-        .size = io::json_get<i64>(json, "size", place),
-        .dead_segments = io::json_get<i64>(json, "dead_segments", place),
-        .dead_bytes = io::json_get<i64>(json, "dead_bytes", place)};
+    hosts_[text("host")] = {.health = text("health"),
+                            .reason = text("reason"),
+                            .size = io::json_get<i64>(json, "size", place),
+                            .dead_segments = io::json_get<i64>(json, "dead_segments", place),
+                            .dead_bytes = io::json_get<i64>(json, "dead_bytes", place)};
 }
 
 HostSummary HostLines::summary(const ExpectedHosts& expected) const {

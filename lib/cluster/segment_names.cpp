@@ -22,17 +22,17 @@ constexpr KnownName known_names[] = {
     {"Python", "psm_[0-9a-f]{8}"},                 // multiprocessing.shared_memory
     {"Python", "sem\\.mp-[a-z0-9_]{8}"},           // multiprocessing.synchronize
     {"joblib", "sem\\.loky-([0-9]+)-[a-z0-9_]+"},  // loky
-    {"Open MPI", "(?:vader|sm)_segment\\..+"},     // btl/vader, btl/sm
-    {"Open MPI", "osc_rdma\\..+"},                 // osc/rdma
-    {"Open MPI", "coll_(?:sm|shm|han)[._].+"},     //
+    {"Open MPI", "(?:vader|sm)_segment\\.[^/]+"},  // btl/vader, btl/sm
+    {"Open MPI", "osc_rdma\\.[^/]+"},              // osc/rdma
+    {"Open MPI", "coll_(?:sm|shm|han)[._][^/]+"},  //
     {"PMIx", "(?:pmix-gds-shmem|pmix_dstor).+"},   // gds/shmem
     {"UCX", "ucx_shm_(?:posix_)?[0-9a-f]+"},       // uct/sm/mm/posix
     {"MPICH", "mpich_shar_tmp[A-Za-z0-9]{6}"},     //
     {"Intel MPI", "Intel_MPI_[A-Za-z0-9]{6}"},     //
-    {"Intel MPI", "shm-col-space-.+"},             //
-    {"PSM", "psm[23]?_shm\\..+"},                  // Omni-Path
+    {"Intel MPI", "shm-col-space-[^/]+"},          //
+    {"PSM", "psm[23]?_shm\\.[^/]+"},               // Omni-Path
     {"CUDA", "cuda\\.shm\\.[0-9a-f]+\\.([0-9a-f]+)\\.[0-9a-f]+", 16},
-    {"libfabric", "fi_shm_([0-9]+)(?:[_:].*)?"},  // prov/shm
+    {"libfabric", "fi_shm_([0-9]+)(?:[_:][^/]*)?"},  // prov/shm
 };
 
 std::vector<std::regex> compiled() {

@@ -251,9 +251,9 @@ bool selects(const SegmentSelection& selection, const std::string& directory,
 
 bool is_removable(const SegmentSelection& selection, const std::string& directory,
                   const Segment& segment) {
-    if (segment.state == SegmentState::dead) return true;
-    if (segment.state != SegmentState::unused || !selection.name) return false;
-    return !is_in_step(path_below(directory, segment.name));
+    if (!segment.system_v && is_in_step(path_below(directory, segment.name))) return false;
+    return segment.state == SegmentState::dead ||
+           (segment.state == SegmentState::unused && selection.name);
 }
 
 Removal remove_segment(const std::string& directory, const Segment& segment,

@@ -32,7 +32,12 @@ const Fields<CheckpointFlags>& load_fields() {
          .block = Block::none},
         {.option = "--finetune",
          .member = &S::finetune,
-         .help = "load the weights only: start at iteration 0 with a new optimizer state"},
+         .help = "load the weights only: start at iteration 0 with a new optimizer state; when "
+                 "--save has steps of a run that started so from --load, resume from them"},
+        {.option = "--pretrained-checkpoint",
+         .member = &S::pretrained,
+         .metavar = "DIR",
+         .help = "when --load has no checkpoint, start from DIR as --load DIR --finetune does"},
         {.option = "--no-load-optim",
          .member = &S::no_load_optim,
          .help = "load weights and counters, but start with a new optimizer state"},
@@ -111,13 +116,13 @@ const Fields<CheckpointFlags>& save_fields() {
          .help = "host memory of a rank for the copy of --async-save; default: the size of the "
                  "rank's part of a checkpoint; if SIZE is smaller than that part, the next "
                  "optimizer step waits until the rest is written"},
-        {.option = "--local-save",
+        {.option = "--local-save,--non-persistent-local-ckpt-dir",
          .member = &S::local_save,
          .metavar = "DIR",
          .help =
              "also save to DIR/HOST on the storage of each node, with a copy on a partner node; a "
              "restart with the same flags loads the newest step of --local-save and --save"},
-        {.option = "--local-save-interval",
+        {.option = "--local-save-interval,--non-persistent-save-interval",
          .member = &S::local_save_interval,
          .metavar = "K",
          .help = "save to --local-save every K iterations"},

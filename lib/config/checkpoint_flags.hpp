@@ -11,6 +11,7 @@ namespace lm::config {
 
 struct CheckpointFlags {
     std::string save, load;        // directories; empty: none
+    std::string pretrained;        // --pretrained-checkpoint: directory; empty: none
     std::optional<i64> load_step;  // --ckpt-step
     bool fresh = false;
     bool exit_on_missing = false;  // --exit-on-missing-checkpoint

@@ -143,6 +143,10 @@ const Fields<DocumentFlags>& document_fields() {
         {.option = "--reset-attention-mask",
          .member = &S::reset_attention_mask,
          .help = "stop attention at each end-of-document token"},
+        {.option = "--dataloader-inter-document-masking",
+         .member = &S::inter_document_masking,
+         .help = "restart positions and stop attention at each document of the data's index, so "
+                 "that the data needs no end-of-document tokens"},
         {.option = "--eod-mask-loss",
          .member = &S::eod_mask_loss,
          .help = "exclude predictions at end-of-document input tokens from the loss"},

@@ -23,10 +23,12 @@ struct DataFlags {
 };
 
 // The flags for document boundaries within a sample, and for the weights of tokens in the loss.
-// Each document ends with an end-of-document token.
+// Except for inter_document_masking, each document ends with an end-of-document token.
 struct DocumentFlags {
     bool reset_position_ids = false;    // positions restart at 0 after each end-of-document token
     bool reset_attention_mask = false;  // attention does not reach earlier documents
+    // Both, at the documents of the data's index instead of the token.
+    bool inter_document_masking = false;
     bool eod_mask_loss = false;   // the loss excludes predictions at end-of-document input tokens
     bool per_token_loss = false;  // gradients weight all unmasked tokens of a step equally
 };

@@ -30,8 +30,8 @@ const Fields<DeviceFlags>& device_fields() {
              return r.cuda ? OrderedJson(name_in(spec::gpu_attentions, r.attention)) : omitted();
          },
          .help = "attention kernels on a GPU; auto: cuDNN where it is installed and supports the "
-                 "shapes; fused: as auto, but an error if cuDNN is not installed; any other value: "
-                 "lm-train's flash attention",
+                 "shapes; fused: as auto, but an error in fp32 and if cuDNN is not installed; any "
+                 "other value: lm-train's flash attention",
          .choices = attention_choices(),
          .block = Block::training},
         {.option = "--deterministic-mode",

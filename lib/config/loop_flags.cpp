@@ -46,7 +46,8 @@ const Fields<StoppingFlags>& stopping_fields() {
         {.option = "--exit-interval",
          .member = &S::exit_interval,
          .metavar = "N",
-         .help = "save and stop after N iterations of this run; exit code 75"},
+         .help = "save and stop after N iterations of this run; exit code 75; without --save: "
+                 "exit code 0"},
         {.option = "--exit-iteration",
          .member = &S::exit_iteration,
          .metavar = "N",
@@ -58,13 +59,15 @@ const Fields<StoppingFlags>& stopping_fields() {
         {.option = "--exit-duration-in-mins",
          .member = &S::exit_duration_min,
          .metavar = "MINUTES",
-         .help = "save and stop so that the save ends within MINUTES; exit code 75"},
+         .help =
+             "save and stop so that the save ends within MINUTES; exit code 75; without --save: "
+             "exit code 0"},
         {.option = "--exit-before-limit",
          .member = &S::exit_before_limit,
          .metavar = "TIME",
          .help = "with --save: save and stop so that the save ends TIME before the end of the "
                  "Slurm job; off: ignore the end of the job; exit code 75"},
-        {.option = "--kill-switch-path",
+        {.option = "--kill-switch-path,--kill-switch-file",
          .member = &S::kill_switch,
          .metavar = "FILE",
          .help = "save and stop when FILE exists; exit code 76"},

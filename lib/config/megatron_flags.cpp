@@ -56,6 +56,8 @@ namespace {
 struct Family {
     const char* text;
     const char* flags;
+    // Refused flags that have no effect when the command line gives this one its neutral value.
+    const char* harmless_with = "";
 };
 
 // Flags that are accepted without effect. The text states what lm-train does instead.
@@ -81,7 +83,8 @@ constexpr Family accepted[] = {
      "--align-param-gather --overlap-param-gather-with-optimizer-step "
      "--defer-embedding-wgrad-compute --delay-wgrad-compute --wgrad-deferral-limit= "
      "--no-async-tensor-model-parallel-allreduce --no-scatter-gather-tensors-in-pipeline "
-     "--no-overlap-p2p-communication --overlap-p2p-communication-warmup-flush "
+     "--no-overlap-p2p-communication --overlap-p2p-communication --enable-zbh1-pipeline "
+     "--enable-zbh1-exact-semantics --overlap-p2p-communication-warmup-flush "
      "--microbatch-group-size-per-virtual-pipeline-stage= --batch-p2p-communication "
      "--tp-comm-overlap --tp-comm-overlap-cfg= --tp-comm-bootstrap-backend= "
      "--tp-comm-overlap-rs-dgrad --disable-tp-comm-bulk-dgrad --disable-tp-comm-bulk-wgrad "
@@ -95,11 +98,13 @@ constexpr Family accepted[] = {
     {"--use-distributed-optimizer divides the optimizer state over all data-parallel ranks, "
      "with the same results",
      "--num-distributed-optimizer-instances="},
+    {"the optimizer is AdamW with fp32 state", "--sgd-momentum= --use-precision-aware-optimizer"},
     {"a validation also uses --micro-batch-size, with the same result", "--eval-micro-batch-size="},
     {"the data's format is read from its index", "--data-impl="},
     {"batches are read from mapped files without loader processes",
      "--num-workers= --valid-num-workers= --no-mmap-bin-files --dataloader-fast-cache-load "
      "--dataloader-defer-npy-index-mmap --disable-msc"},
+    {"the data is repeated as often as needed", "--repeated-dataloader"},
     {"an index is built by --threads threads", "--num-dataset-builder-threads="},
     {"pages of the data are read on demand", "--mmap-warmup"},
     {"causal attention needs no mask in memory",
@@ -109,6 +114,8 @@ constexpr Family accepted[] = {
      "--no-masked-softmax-fusion --no-bias-dropout-fusion --no-rope-fusion "
      "--no-persist-layer-norm --no-gradient-accumulation-fusion --no-bias-swiglu-fusion "
      "--abort-on-unmet-fused-kernel-constraints --use-flash-attn --transformer-impl= "
+     "--use-flash-attn-v1 --use-flash-attn-v2 --use-flash-attn-triton --use-flash-attn-builder "
+     "--disable-mem-efficient-ln "
      "--use-mcore-models --use-legacy-models --cross-entropy-loss-fusion "
      "--cross-entropy-fusion-impl= --use-fused-weighted-squared-relu --apply-rope-fusion "
      "--enable-cuda-graph --cuda-graph-impl= --cuda-graph-scope=* --cuda-graph-modules=* "
@@ -128,7 +135,7 @@ constexpr Family accepted[] = {
      "--zero-contigious-gradients --zero-reduce-scatter --zero-reduce-bucket-size= "
      "--zero-allgather-bucket-size= --remote-device= --use-pin-memory "
      "--contigious-checkpointing --synchronize-each-layer --checkpoint-in-cpu "
-     "--memory-centric-tiled-linear --split-transformers --tile-factor="},
+     "--memory-centric-tiled-linear --split-transformers --tile-factor= --ds_fused_adam"},
     {"initial weights depend only on the seed and the tensor, not on the device",
      "--use-cpu-initialization --no-initialization --init-model-with-meta-device"},
     {"nothing is initialized lazily", "--lazy-mpu-init"},
@@ -145,7 +152,8 @@ constexpr Family accepted[] = {
     {"there is no garbage collector", "--manual-gc --manual-gc-interval= --no-manual-gc-eval"},
     {"messages have no levels", "--log-level= --log-level-replica= --logging-level="},
     {"--benchmark prints the time of each operation",
-     "--profile-backward --no-barrier-with-level-1-timing --profile --profile-step-start= "
+     "--profile-backward --profile_steps= --no-barrier-with-level-1-timing --profile "
+     "--profile-step-start= "
      "--profile-step-end= "
      "--profile-ranks=* --use-pytorch-profiler --record-memory-history --memory-snapshot-path= "
      "--nvtx-ranges --record-shapes --pytorch-profiler-collect-callstack "
@@ -203,6 +211,18 @@ constexpr Family accepted[] = {
      "--no-log-learnig-rate-to-tensorboard --no-log-learning-rate-to-tensorboard"},
     {"TensorBoard always gets the loss scale of fp16", "--no-log-loss-scale-to-tensorboard"},
     {"the plan at the start shows the number of ranks", "--log-world-size-to-tensorboard"},
+    {"TensorBoard gets no sums of the optimizer state", "--log-optimizer-states-to-tensorboard"},
+    {"the ranks always compare their times, and a slow one is a warning",
+     "--log-straggler --disable-straggler-on-startup --straggler-ctrlr-port= "
+     "--straggler-minmax-count="},
+    {"the start compares the speed of the GPUs of all hosts", "--gpu-sniff-test-interval="},
+    {"a loss or gradient norm far above its recent range is always found: --on-spike has the "
+     "reaction",
+     "--check-for-spiky-loss --check-for-large-grads"},
+    {"--log-json has each suspicious step", "--result-rejected-tracker-filename="},
+    {"--local-save always has a copy on a partner host", "--replication --replication-jump="},
+    {"a local checkpoint has one layout: each rank writes its part",
+     "--non-persistent-local-ckpt-algo="},
     {"the log line has no energy: --codecarbon-dir writes it to files", "--log-energy"},
 };
 
@@ -227,8 +247,12 @@ constexpr Family refused[] = {
      "--fine-grained-offloading-max-inflight-offloads= --min-offloaded-tensor-size="},
     {"this figure is not logged: omit the flag",
      "--log-max-attention-logit --dump-param-to-param-group-map="},
-    {"not supported: use --load DIR --finetune", "--pretrained-checkpoint="},
     {"not supported: use lm-ckpt latest DIR STEP", "--override-ckpt-iteration="},
+    {"not supported: use --load DIR --ckpt-step N", "--load-tag="},
+    {"not supported: use --finetune, which starts at iteration 0 with these weights",
+     "--reset-progress --reset-iteration"},
+    {"not supported: use --override-opt_param-scheduler with the new schedule",
+     "--no-load-lr-state"},
     {"not supported: give the flags of layout and tokenizer; a checkpoint loads in any layout",
      "--use-mp-args-from-checkpoint-args --use-tokenizer-model-from-checkpoint-args"},
     {"the index of each dataset is read instead: omit the flag", "--per-dataset-sequences-path="},
@@ -240,7 +264,8 @@ constexpr Family refused[] = {
      "--experimental-attention-variant= --no-yarn-correction-range-round-to-int "
      "--original-max-position-embeddings= --mrope-section= --layernorm-zero-centered-gamma "
      "--apply-residual-connection-post-layernorm --onnx-safe --qk-l2-norm "
-     "--qk-clip --rotary-seq-len-interpolation-factor= --rope-type= --rotary-scaling-factor=1 "
+     "--embedding-weights-in-fp32 "
+     "--qk-clip --rotary-seq-len-interpolation-factor=1 --rope-type=rope --rotary-scaling-factor=1 "
      "--no-rope-freq= --multi-latent-attention "
      "--q-lora-rank= --kv-lora-rank= --qk-head-dim= --qk-pos-emb-head-dim= --v-head-dim= "
      "--cache-mla-latents --mla-down-proj-fusion --mscale= --mscale-all-dim= --spec= "
@@ -254,18 +279,24 @@ constexpr Family refused[] = {
      "--init-method-xavier-uniform --embedding-init-method-std="},
     {"all replicas start with the same weights", "--data-parallel-random-init"},
     {"mixtures of experts are not supported",
-     "--moe-* --gtp-* --num-experts= --expert-model-parallel-size=1 "
+     "--moe-* --gtp-* --num-experts=1 --expert-interval= --topk= --mlp-type=standard --use-tutel "
+     "--create-moe-param-group --disable-moe-token-dropping "
+     "--disable-moe-top2-2nd-expert-sampling --enable-expert-tensor-parallelism "
+     "--num-experts-switch= --expert-model-parallel-size=1 "
      "--expert-tensor-parallel-size=1 --overlap-moe-expert-parallel-comm "
      "--delay-wgrad-compute-for-te-grouped-gemm "
      "--expert-tensor-parallel-num-weight-shards= --ep-overlap-early-attn-memory-release "
      "--overlap-dispatch-backward-with-experts-wgrad --use-grouped-gemm-for-shared-expert "
-     "--save-tokens-per-expert-interval="},
+     "--save-tokens-per-expert-interval=",
+     "--num-experts"},
     {"context parallelism is not supported",
-     "--context-parallel-size=1 --hierarchical-context-parallel-sizes=* "
+     "--context-parallel-size=1 --ds-sequence-parallel-size=1 --force-ds-sequence-parallel "
+     "--ds-sequence-parallel-fpdt --ds-sequence-parallel-fpdt-chunk-size= "
+     "--ds-sequence-parallel-fpdt-offloading --hierarchical-context-parallel-sizes=* "
      "--max-seqlen-per-dp-cp-rank="},
     {"fp8 and fp4 are not supported: use --bf16",
      "--fp8-* --fp4-* --kitchen-* --use-kitchen --use-kitchen-attention "
-     "--num-layers-at-start-in-bf16= --num-layers-at-end-in-bf16= --no-fp8-wgrad "
+     "--num-layers-at-start-in-bf16=0 --num-layers-at-end-in-bf16=0 --no-fp8-wgrad "
      "--first-last-layers-bf16 --keep-fp8-transpose-cache --reuse-grad-buf-for-mxfp8-param-ag "
      "--te-precision-config-file="},
     {"weights are not sharded over data-parallel ranks: --use-distributed-optimizer divides the "
@@ -280,15 +311,25 @@ constexpr Family refused[] = {
      "--save-params-interval= --save-wgrads-interval= --save-dgrads-interval= "
      "--save-activations-interval="},
     {"use --make-vocab-size-divisible-by 1", "--no-pad-vocab-size"},
+    {"distillation is not supported",
+     "--kd --kd-alpha-ce= --kd-beta-ce= --kd-temp= --mos --load-teacher= --hidden-size-teacher= "
+     "--num-layers-teacher= --num-attention-heads-teacher= --num-experts-teacher="},
+    {"samples are not chosen by difficulty and tokens are not dropped: "
+     "--curriculum-learning-type seqlen shortens the sequences",
+     "--data-efficiency-curriculum-learning --random-ltd --return-data-index"},
+    {"the order of the samples is computed: --data-order megatron-deepspeed is that of "
+     "Megatron-DeepSpeed",
+     "--train-data-exact-num-epochs= --train-desc-path= --train-doc-idx-path= --train-idx-path= "
+     "--train-sample-idx-path= --train-shuffle-idx-path="},
+    {"all tokens that --eod-mask-loss leaves are targets of the loss", "--norm-target-loss"},
     {"the optimizer state is always fp32",
-     "--use-bnb-optimizer --use-precision-aware-optimizer --main-grads-dtype=fp32 "
+     "--use-bnb-optimizer --main-grads-dtype=fp32 "
      "--main-params-dtype=fp32 --exp-avg-dtype=fp32 --exp-avg-sq-dtype=fp32"},
     {"the optimizer state is always on the device",
      "--overlap-cpu-optimizer-d2h-h2d --no-pin-cpu-grads --no-pin-cpu-params "
      "--optimizer-cpu-offload --optimizer-offload-fraction=0 --cpu-optimizer --cpu_torch_adam "
      "--use-torch-optimizer-for-cpu-offload --cpu-offloading-num-layers=0"},
-    {"AdamW is the only optimizer",
-     "--muon-* --lion-* --no-use-layer-wise-param-layout --sgd-momentum="},
+    {"AdamW is the only optimizer", "--muon-* --lion-* --no-use-layer-wise-param-layout"},
     {"only --decoupled-lr gives weights another learning rate",
      "--head-lr-mult=1 --no-weight-decay-cond-type= "
      "--apply-wd-to-qk-layernorm --freeze-all-layers"},
@@ -301,17 +342,17 @@ constexpr Family refused[] = {
      "--phase-transition-iterations= --iter-per-epoch="},
     {"lm-train does not read DeepSpeed checkpoints: convert them with lm-convert",
      "--universal-checkpoint"},
-    {"a checkpoint always includes the optimizer state", "--no-save-optim"},
+    {"a checkpoint always includes the optimizer state: lm-ckpt copy --weights-only copies without "
+     "it",
+     "--no-save-optim"},
     {"use --save-retain keep-last=K", "--most-recent-k="},
-    {"every checkpoint is persistent: use --save-interval or --save-schedule",
-     "--non-persistent-* --replication "
-     "--replication-jump= --replication-factor="},
+    {"only local is supported, as --local-save: for global use --save-interval K with "
+     "--save-retain "
+     "keep-last=1,keep-every=N",
+     "--non-persistent-ckpt-type=local --non-persistent-global-ckpt-dir="},
+    {"--local-save has one copy, on a partner host", "--replication-factor=2"},
     {"a failed run exits: start it again with --load",
      "--inprocess-* --enable-ft-package --calc-ft-timeouts --ft-num-warmup-iters="},
-    {"slow ranks are not measured",
-     "--straggler-* --gpu-sniff-test-interval= --log-straggler --disable-straggler-on-startup"},
-    {"the size of losses and gradients is not checked: --clip-grad bounds the gradient norm",
-     "--check-for-spiky-loss --check-for-large-grads"},
     {"faults of processes are not injected: --error-injection-rate plants faulty losses",
      "--fault-injector-*"},
     {"only GPT2BPETokenizer, HFTokenizer, ByteTokenizer and NullTokenizer are supported",
@@ -322,8 +363,10 @@ constexpr Family refused[] = {
      "--sft-tokenizer-prompt-format= --tokenizer-prompt-format="},
     {"the order of samples depends on the surplus of a blend, which is always Megatron's default",
      "--mid-level-dataset-surplus=0.005"},
-    {"data is read from files only", "--s3-cache-path= --object-storage-cache-path= --enable-msc"},
-    {"documents are not transformed", "--fim-* --sft --dataloader-inter-document-masking"},
+    {"data is read from files only",
+     "--aml-data-download-path= --use-dataset-only= --s3-cache-path= --object-storage-cache-path= "
+     "--enable-msc"},
+    {"documents are not transformed", "--fim-* --sft"},
     {"lm-train trains GPT models only",
      "--encoder-* --bert-* --ict-* --img-* --biencoder-* --vision-* --dino-* --retro-* "
      "--retriever-* --swin-* --embedding-path= --classes-fraction= --data-per-class-fraction= "
@@ -332,13 +375,15 @@ constexpr Family refused[] = {
      "--short-seq-prob= --mask-factor= --mask-type= --titles-data-path= --block-data-path= "
      "--evidence-data-path= --num-classes= --num-channels= --patch-dim= "
      "--mean-noise-span-length= --noise-density= --use-one-sent-docs --no-data-sharding"},
-    {"lm-train has no inference and no reinforcement learning",
+    {"lm-train has no inference and no reinforcement learning: lm-ckpt generate continues texts",
      "--inference-* --rl-* --grpo-* --decode-only-cuda-graphs --enable-chunked-prefill "
      "--num-speculative-tokens=0 --refit-method= --use-legacy-static-engine "
      "--flash-decode --mlp-chunks-for-prefill= --nccl-all-reduce-for-prefill "
-     "--use-same-sampling-seed-across-dp-ranks --result-rejected-tracker-filename= "
-     "--run-workload-inspector-server --inference --eval-only= --skip-train "
+     "--use-same-sampling-seed-across-dp-ranks "
+     "--run-workload-inspector-server --inference --ds-inference --eval-only= "
      "--max-tokens-to-oom= --output-bert-embeddings --perform-rl-step --langrl-env-config="},
+    {"lm-train always trains: lm-ckpt score computes the loss of a checkpoint",
+     "--skip-train --no-train"},
     {"the log is on standard output and in --log-file", "--log-path="},
 };
 
@@ -385,8 +430,8 @@ std::vector<std::string_view> split(std::string_view text, char at) {
     return parts;
 }
 
-// Calls declare(names, n_values, text, neutral_value) for each flag of the families that is not
-// declared in `options` yet.
+// Calls declare(names, n_values, text, neutral_value, harmless_with) for each flag of the families
+// that is not declared in `options` yet.
 template <typename Families, typename Declare>
 void add_families(const cli::Options& options, const Families& families, const Declare& declare) {
     for (const Family& family : families) {
@@ -403,7 +448,10 @@ void add_families(const cli::Options& options, const Families& families, const D
                 if (options.declares(name)) continue;
                 names += (names.empty() ? "" : ",") + std::string(name);
             }
-            if (!names.empty()) declare(names, n_values, family.text, neutral);
+            // The flag that makes the others harmless has itself a neutral value.
+            const bool is_key = !neutral.empty();
+            if (!names.empty())
+                declare(names, n_values, family.text, neutral, is_key ? "" : family.harmless_with);
         }
     }
 }
@@ -421,12 +469,11 @@ void add_megatron_flags(cli::Options& options, MegatronChoices& choices) {
                        "each sample once per epoch in shuffled order, the only type");
     }
     add_families(options, accepted,
-                 [&](const std::string& names, int n_values, const char* text, const std::string&) {
-                     options.accepted(names, n_values, text);
-                 });
+                 [&](const std::string& names, int n_values, const char* text, const std::string&,
+                     const char*) { options.accepted(names, n_values, text); });
     const auto refuse = [&](const std::string& names, int n_values, const char* text,
-                            const std::string& neutral) {
-        options.refused(names, n_values, text, neutral);
+                            const std::string& neutral, const char* harmless_with) {
+        options.refused(names, n_values, text, neutral, harmless_with);
     };
     add_families(options, refused, refuse);
     add_families(options, foreign, refuse);

@@ -14,6 +14,13 @@ using io::OrderedJson;
 std::vector<std::string> position_choices() {
     std::vector<std::string> names = names_in(spec::position_embeddings);
     names.insert(names.begin() + 1, std::string(learned_absolute));
+    names.emplace_back(rotary);
+    return names;
+}
+
+std::vector<std::string> normalization_choices() {
+    std::vector<std::string> names = names_in(spec::normalizations);
+    for (const auto& [value, name] : deepspeed_normalizations) names.emplace_back(name);
     return names;
 }
 
@@ -55,6 +62,11 @@ const Fields<ModelFlags>& shape_fields() {
          .member = &S::n_groups,
          .metavar = "N",
          .help = "key-value groups with --group-query-attention; default: 1"},
+        {.option = "--num-key-value-heads",
+         .member = &S::kv_heads,
+         .metavar = "N",
+         .help = "the same as --group-query-attention --num-query-groups N",
+         .block = Block::none},
         {.option = "--kv-channels",
          .member = &S::kv_channels,
          .metavar = "N",
@@ -79,7 +91,7 @@ FieldsIn<ModelFlags, Block::model, OnResume::refused_rope> position_fields() {
     return {
         {.option = "--position-embedding-type",
          .member = &S::position,
-         .help = "encoding of positions",
+         .help = "encoding of positions; rotary is another name of rope",
          .choices = position_choices(),
          .on_resume = OnResume::refused},
         {.option = "--use-rotary-position-embeddings",
@@ -91,7 +103,7 @@ FieldsIn<ModelFlags, Block::model, OnResume::refused_rope> position_fields() {
          .help = "no position table; the same as --position-embedding-type none unless alibi or "
                  "rope is given",
          .block = Block::none},
-        {.option = "--rotary-base",
+        {.option = "--rotary-base,--rotary-position-embeddings-theta",
          .member = &S::rotary_base,
          .metavar = "X",
          .help = "base of the rotary frequencies"},
@@ -125,7 +137,7 @@ FieldsIn<ModelFlags, Block::model, OnResume::refused> norm_and_mlp_fields() {
         {.option = "--normalization",
          .member = &S::normalization,
          .help = "normalization before attention, MLP and head",
-         .choices = names_in(spec::normalizations)},
+         .choices = normalization_choices()},
         {.option = "--layernorm-epsilon,--norm-epsilon",
          .member = &S::norm_eps,
          .metavar = "X",
@@ -139,6 +151,9 @@ FieldsIn<ModelFlags, Block::model, OnResume::refused> norm_and_mlp_fields() {
         {.option = "--qk-layernorm",
          .member = &S::qk_norm,
          .help = "normalize each head of query and key before attention"},
+        {.option = "--use-parallel-residual",
+         .member = &S::parallel_residual,
+         .help = "attention and MLP of a layer read the same residual stream, as in GPT-NeoX"},
         {.help = "the activation function", .name = "activation"},
         {.option = "--swiglu",
          .member = &S::swiglu,

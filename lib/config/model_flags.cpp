@@ -38,6 +38,7 @@ auto value_of(std::string_view flag, const Table& table, std::string_view name) 
 PositionEmbedding named_position(const ModelFlags& flags) {
     const std::string& name = flags.position;
     if (name == learned_absolute) return PositionEmbedding::absolute;
+    if (name == rotary) return PositionEmbedding::rope;
     return value_of("--position-embedding-type", spec::position_embeddings, name);
 }
 
@@ -135,8 +136,10 @@ void override_kind(ModelConfig& model, const ModelFlags& flags) {
         model.activation = activation_from(flags);
     }
     if (flags.normalization.given) {
+        const std::string& name = flags.normalization;
+        const auto other = value_in(deepspeed_normalizations, name);
         model.normalization =
-            value_of("--normalization", spec::normalizations, flags.normalization.value);
+            other ? *other : value_of("--normalization", spec::normalizations, name);
     }
     if (flags.rotary_base.given) model.rotary_base = flags.rotary_base;
     if (flags.rotary_percent.given) model.rotary_percent = flags.rotary_percent;
@@ -150,6 +153,7 @@ void override_kind(ModelConfig& model, const ModelFlags& flags) {
     model.embedding_norm = model.embedding_norm || flags.embedding_norm;
     model.norm_1p = model.norm_1p || flags.norm_1p;
     model.qk_norm = model.qk_norm || flags.qk_norm;
+    model.parallel_residual = model.parallel_residual || flags.parallel_residual;
     model.qkv_bias = model.qkv_bias || flags.qkv_bias;
     model.untied_head = model.untied_head || flags.untied_head;
     model.linear_bias = model.linear_bias && flags.linear_bias;
@@ -173,6 +177,7 @@ void override_shape(ModelConfig& model, const ModelFlags& flags) {
     set(model.max_positions, flags.max_positions);
     if (flags.group_query_attention && model.n_groups == 0) model.n_groups = 1;
     set(model.n_groups, flags.n_groups);
+    set(model.n_groups, flags.kv_heads);
     const bool three_matrices =
         model.activation == Activation::swiglu && flags.glu_activation.empty();
     if (model.ffn_hidden == 0 && three_matrices) {
@@ -265,6 +270,11 @@ void note_unused(const ModelConfig& model, const ModelFlags& flags) {
 void check_flags(const ModelFlags& flags, const ModelConfig& preset) {
     check_at_least("--ffn-hidden-size", flags.ffn_hidden, 1);
     check_at_least("--num-query-groups", flags.n_groups, 1);
+    check_at_least("--num-key-value-heads", flags.kv_heads, 1);
+    if (flags.n_groups && flags.kv_heads && *flags.n_groups != *flags.kv_heads) {
+        usage_error("--num-key-value-heads",
+                    "cannot be combined with --num-query-groups: give one of the two");
+    }
     check_at_least("--kv-channels", flags.kv_channels, 1);
     check_at_least("--max-position-embeddings", flags.max_positions, 1);
     check_at_least("--vocab-size", flags.vocab_size, 1);

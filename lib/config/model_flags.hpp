@@ -20,6 +20,7 @@ struct ModelFlags {
     std::optional<i64> n_heads;
     bool group_query_attention = false;
     std::optional<i64> n_groups;
+    std::optional<i64> kv_heads;  // --num-key-value-heads
     std::optional<i64> kv_channels;
     std::optional<i64> seq_length;
     std::optional<i64> max_positions;
@@ -37,6 +38,7 @@ struct ModelFlags {
     bool embedding_norm = false;
     bool norm_1p = false;
     bool qk_norm = false;
+    bool parallel_residual = false;
     bool swiglu = false;
     std::string glu_activation;
     bool openai_gelu = false;

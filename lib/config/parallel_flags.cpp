@@ -69,10 +69,12 @@ PipelineBalance balance_of(const ParallelFlags& flags) {
 
 Recompute old_recompute(const ParallelFlags& flags) {
     if (!flags.recompute_granularity.empty() || flags.recompute_activations) {
-        usage_error("--checkpoint-activations", "is the old name of {}: give only one of the two",
-                    granularity_flag);
+        usage_error(flags.checkpoint_activations ? "--checkpoint-activations"
+                                                 : "--activations-checkpoint-method",
+                    "is the old name of {}: give only one of the two", granularity_flag);
     }
-    return {Recompute::Granularity::full, Recompute::Method::uniform,
+    const auto method = value_in(spec::recompute_methods, flags.checkpoint_method);
+    return {Recompute::Granularity::full, method.value_or(Recompute::Method::uniform),
             flags.checkpoint_layers.value_or(1)};
 }
 
@@ -86,7 +88,8 @@ Recompute recompute_of(const ParallelFlags& flags) {
     using enum Recompute::Granularity;
     check_at_least("--checkpoint-num-layers", flags.checkpoint_layers, 1);
     check_at_least("--recompute-num-layers", flags.recompute_layers, 1);
-    if (flags.checkpoint_activations) return old_recompute(flags);
+    if (flags.checkpoint_activations || !flags.checkpoint_method.empty())
+        return old_recompute(flags);
     const Recompute::Granularity given =
         value_in(spec::recompute_granularities, flags.recompute_granularity).value_or(none);
     if (flags.recompute_activations && given == full) {
@@ -246,7 +249,11 @@ const Fields<ParallelFlags>& recompute_fields() {
         {.option = "--checkpoint-activations",
          .member = &S::checkpoint_activations,
          .help = "old name of --recompute-granularity full"},
-        {.option = "--checkpoint-num-layers",
+        {.option = "--activations-checkpoint-method",
+         .member = &S::checkpoint_method,
+         .help = "old name of --recompute-granularity full --recompute-method",
+         .choices = names_in(spec::recompute_methods)},
+        {.option = "--checkpoint-num-layers,--activations-checkpoint-num-layers",
          .member = &S::checkpoint_layers,
          .metavar = "N",
          .help = "old name of --recompute-num-layers"},

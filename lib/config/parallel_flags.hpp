@@ -27,6 +27,7 @@ struct ParallelFlags {
     std::string recompute_method;
     std::optional<i64> recompute_layers;
     bool checkpoint_activations = false;  // old name of full recomputation
+    std::string checkpoint_method;        // --activations-checkpoint-method; empty: not given
     std::optional<i64> checkpoint_layers;
 };
 const Fields<ParallelFlags>& parallel_fields();

@@ -55,6 +55,20 @@ void warn_of_model(const ModelFlags& flags, const spec::ModelConfig& model,
     warn_of_padding(model, parallel);
 }
 
+void warn_of_warmup(const spec::Schedule& schedule) {
+    const spec::LearningRate& rate = schedule.learning_rate();
+    const spec::Counters& end = schedule.end();
+    const bool in_tokens = rate.warmup_in_tokens;
+    const double warmup = in_tokens ? rate.warmup_tokens : rate.warmup_samples;
+    const i64 all = in_tokens ? end.tokens : end.samples;
+    if (warmup <= as_double(all)) return;
+    warn(
+        "--lr-warmup-{0}: the warm-up takes {1:.0f} {0}, but the training has {2}: the learning "
+        "rate reaches {3:.3g}, not --lr {4:g}",
+        in_tokens ? "tokens" : "samples", warmup, all, schedule.rate(end.samples, end.tokens),
+        rate.max);
+}
+
 void warn_of_evaluations(double share) {
     constexpr double usual = 0.05;
     if (share <= usual) return;

@@ -7,6 +7,7 @@
 
 #include "config/model_flags.hpp"
 #include "spec/rank_layout.hpp"
+#include "spec/schedule.hpp"
 
 namespace lm::config {
 
@@ -17,6 +18,9 @@ namespace lm::config {
 // flags that describe the model.
 void warn_of_model(const ModelFlags& flags, const spec::ModelConfig& model,
                    const spec::ParallelConfig& parallel);
+
+// Warns when the training ends before the warm-up of the learning rate.
+void warn_of_warmup(const spec::Schedule& schedule);
 
 // Warns when evaluations take more than 5 % of the running time. `share`: evaluations / running
 // time.

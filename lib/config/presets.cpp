@@ -149,6 +149,7 @@ std::vector<Setting> settings_of(const ModelConfig& model) {
         switched("--embed-layernorm", model.embedding_norm),
         switched("--apply-layernorm-1p", model.norm_1p),
         switched("--qk-layernorm", model.qk_norm),
+        switched("--use-parallel-residual", model.parallel_residual),
         activation_setting(model.activation),
         switched("--untie-embeddings-and-output-weights", model.untied_head),
         switched("--disable-bias-linear", !model.linear_bias),

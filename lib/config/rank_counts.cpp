@@ -75,7 +75,7 @@ std::string remedy_text(const spec::BatchRamp& ramp, i64 micro_batch, const Rank
 }  // namespace
 
 std::vector<std::string> batch_problems(const spec::BatchRamp& ramp, i64 micro_batch,
-                                        const Ranks& ranks) {
+                                        const Ranks& ranks, i64 consumed) {
     const i64 unit = checked_mul(micro_batch, ranks.dp);
     const std::string units =
         fmt::format("micro batch {} x {} data-parallel ranks = {}", micro_batch, ranks.dp, unit);
@@ -85,7 +85,7 @@ std::vector<std::string> batch_problems(const spec::BatchRamp& ramp, i64 micro_b
                                        ramp.global_batch, units,
                                        multiples_around(ramp.global_batch, unit)));
     }
-    std::vector<spec::RampStep> stages = ramp.stages();
+    std::vector<spec::RampStep> stages = ramp.stages(consumed);
     const size_t n_stages = stages.size();
     if (n_stages < 2) return problems;
     stages.pop_back();  // the full batch

@@ -31,8 +31,9 @@ std::string multiples_around(i64 n, i64 unit);
 
 // Returns a text "--flag: problem: remedy" when the ranks cannot divide the full batch into whole
 // micro-batches, and another text when they cannot divide the batches of the ramp. The remedy names
-// the nearest values that work.
+// the nearest values that work. Batch sizes that the training has left behind after `consumed`
+// samples are not checked.
 std::vector<std::string> batch_problems(const spec::BatchRamp& ramp, i64 micro_batch,
-                                        const Ranks& ranks);
+                                        const Ranks& ranks, i64 consumed = 0);
 
 }  // namespace lm::config

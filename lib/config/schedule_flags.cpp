@@ -87,8 +87,9 @@ const Fields<ScheduleFlags>& length_fields() {
              return steps_json(r.schedule.ramp(), r.model.seq_length);
          },
          .metavar = "TOKENS:BATCH ...",
-         .help = "batch sizes, each with the number of consumed tokens from which it holds, as one "
-                 "argument such as \"0:384 200B:768 400B:1152\"; instead of --global-batch-size"},
+         .help =
+             "batch sizes, each with the number of consumed tokens from which it holds, such as "
+             "0:384 200B:768 400B:1152; instead of --global-batch-size"},
         {.option = "--micro-batch-size",
          .member = &S::micro_batch,
          .json = [](const Resolved& r) -> OrderedJson { return r.micro_batch; },
@@ -135,6 +136,14 @@ const Fields<ScheduleFlags>& rate_fields() {
          .metavar = "N",
          .help = "length of the warm-up in iterations",
          .block = Block::none},
+        {.option = "--lr-warmup-tokens",
+         .member = &S::lr_warmup_tokens,
+         .json = [](const Resolved& r) -> OrderedJson {
+             const spec::LearningRate& rate = r.schedule.learning_rate();
+             return rate.warmup_in_tokens ? OrderedJson(rate.warmup_tokens) : OrderedJson();
+         },
+         .metavar = "N",
+         .help = "length of the warm-up in tokens"},
         {.option = "--lr-warmup-fraction",
          .member = &S::lr_warmup_fraction,
          .metavar = "F",
@@ -301,7 +310,8 @@ spec::BatchRamp stepped_ramp(const ScheduleFlags& flags, i64 seq_length) {
         usage_error(steps_flag, "cannot be combined with --rampup-batch-size: give one of the two");
     if (seq_length < 1) usage_error(steps_flag, "needs --seq-length");
     spec::BatchRamp ramp;
-    std::string text = flags.batch_steps;
+    std::string text = fmt::format("{}", fmt::join(flags.batch_steps, " "));
+    std::erase_if(text, [](char c) { return c == '\'' || c == '"'; });
     std::ranges::replace(text, ',', ' ');
     std::istringstream entries(text);
     for (std::string entry; entries >> entry;) {

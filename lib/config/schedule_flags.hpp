@@ -26,14 +26,14 @@ struct ScheduleFlags {
     std::optional<i64> train_samples, train_iters, train_tokens;
     std::optional<i64> global_batch;        // samples
     std::vector<i64> rampup;                // START INCREMENT SAMPLES
-    std::string batch_steps;                // --step-batch-size-schedule: "TOKENS:BATCH ..."
+    std::vector<std::string> batch_steps;   // --step-batch-size-schedule: TOKENS:BATCH ...
     std::optional<i64> micro_batch;         // samples
     std::optional<i64> accumulation_steps;  // micro-batches per step, from the DeepSpeed file
     std::optional<double> lr;
     double min_lr = 0.0;
     std::string lr_decay_style = "linear";
     double lr_warmup_init = 0.0;
-    std::optional<i64> lr_warmup_samples, lr_warmup_iters;
+    std::optional<i64> lr_warmup_samples, lr_warmup_iters, lr_warmup_tokens;
     std::optional<double> lr_warmup_fraction;
     std::optional<i64> lr_decay_samples, lr_decay_iters, lr_decay_tokens;
     std::optional<double> decoupled_lr, decoupled_min_lr;

@@ -15,6 +15,7 @@
 #include "base/named.hpp"
 #include "ckpt/format/kind.hpp"
 #include "io/atomic.hpp"
+#include "spec/model.hpp"
 
 namespace lm::convert {
 
@@ -45,15 +46,25 @@ struct ConversionRequest {
     WeightFiles files = WeightFiles::safetensors;
     bool weights_only = false;  // ignore masters and moments of a Megatron checkpoint
     i64 vocab_size = 0;         // unpadded size in a Megatron checkpoint; 0: as its arguments state
-    i64 tp = 1;                 // tensor ranks of a Megatron checkpoint to write
-    i64 pp = 1;                 // pipeline stages of a Megatron checkpoint to write
-    i64 vocab_multiple = 128;   // divides the vocabulary rows of each Megatron tensor rank
+    // Completes the model of a Megatron checkpoint whose arguments do not have the sizes of the
+    // model. stated: what the checkpoint `path` states; a size that it does not state is 0. Throws
+    // Error(usage) that names the missing flags. May be empty.
+    std::function<spec::ModelConfig(const spec::ModelConfig& stated, const std::string& path)>
+        complete;
+    // The first flag that describes such a model; empty: none is given. It is refused when the
+    // checkpoint states its arguments.
+    std::string model_flag;
+    i64 tp = 1;                // tensor ranks of a Megatron checkpoint to write
+    i64 pp = 1;                // pipeline stages of a Megatron checkpoint to write
+    i64 vocab_multiple = 128;  // divides the vocabulary rows of each Megatron tensor rank
     // Names in a checkpoint of Megatron-LM to write. nullopt: transformer_engine, or classic for a
     // model that megatron-core does not support.
     std::optional<MegatronNames> names;
     i64 max_shard_bytes = 5'000'000'000;
-    std::string tokenizer;  // directory; empty: GPT-2's tokenizer if the vocabulary has its size
-    bool force = false;     // replace OUT
+    // Directory of the tokenizer. Empty: the tokenizer in the step, or GPT-2's if the step has none
+    // and the vocabulary has its size.
+    std::string tokenizer;
+    bool force = false;  // replace OUT
     std::string command_line;
     // Called with the complete temporary directory before this directory is renamed to OUT. If the
     // function throws, the conversion ends and OUT is not created. May be empty.

@@ -34,8 +34,12 @@ void transpose_elements(const T* from, i64 stride, i64 rows, i64 cols, T* to) {
 }  // namespace
 
 void transpose(const std::byte* from, i64 stride, i64 rows, i64 cols, i64 size, std::byte* to) {
-    LM_CHECK(size == 2 || size == 4, "expected elements of 2 or 4 bytes, got {}", size);
-    if (size == 4) {
+    LM_CHECK(size == 2 || size == 4 || size == 8, "expected elements of 2, 4 or 8 bytes, got {}",
+             size);
+    if (size == 8) {
+        transpose_elements(reinterpret_cast<const u64*>(from), stride, rows, cols,
+                           reinterpret_cast<u64*>(to));
+    } else if (size == 4) {
         transpose_elements(reinterpret_cast<const u32*>(from), stride, rows, cols,
                            reinterpret_cast<u32*>(to));
     } else {

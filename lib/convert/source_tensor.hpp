@@ -18,7 +18,8 @@
 namespace lm::convert {
 
 // Computes to[col * rows + row] = from[row * stride + col] for `rows` rows and `cols` columns.
-// Counts and `stride` are in elements of `size` bytes, 2 or 4; both arrays are aligned to `size`.
+// Counts and `stride` are in elements of `size` bytes, 2, 4 or 8; both arrays are aligned to
+// `size`.
 void transpose(const std::byte* from, i64 stride, i64 rows, i64 cols, i64 size, std::byte* to);
 
 // A record of an archive, and the state of its check: its CRC-32 is verified before the first use.

@@ -57,6 +57,7 @@ struct LayerWidths {
     i64 up = 0, gated = 0;   // width of the up projection, 2 f with a gate; f with a gate, else 0
     bool positions = false;  // attention reads the positions of the tokens
     bool slopes = false;     // attention adds ALiBi's slopes
+    bool parallel = false;   // attention and MLP read the same residual stream
 
     void include(const LayerWidths& other) {
         a = std::max(a, other.a);
@@ -65,6 +66,7 @@ struct LayerWidths {
         gated = std::max(gated, other.gated);
         positions = positions || other.positions;
         slopes = slopes || other.slopes;
+        parallel = parallel || other.parallel;
     }
 };
 
@@ -75,7 +77,8 @@ LayerWidths layer_widths_of(const ModelConfig& config, const LayerConfig& layer,
                       .a = share.n_heads * config.head_dim,
                       .q = (share.n_heads + 2 * share.n_groups) * config.head_dim,
                       .up = is_gated(layer.activation) ? 2 * f : f,
-                      .gated = is_gated(layer.activation) ? f : 0};
+                      .gated = is_gated(layer.activation) ? f : 0,
+                      .parallel = layer.parallel_residual};
     switch (layer.position) {
         case PositionEmbedding::rope:
             sizes.positions = true;
@@ -95,7 +98,7 @@ LayerWidths layer_widths_of(const ModelConfig& config, const LayerConfig& layer,
 void add_layer(std::vector<ActivationSpec>& table, const ModelConfig& config, const Sizes& sizes,
                const LayerWidths& widths, i64 layer) {
     const auto& [b, t, n, r, c, f, v, chunk, x] = sizes;
-    const auto& [heads, a, q, up, gated, positions, slopes] = widths;
+    const auto& [heads, a, q, up, gated, positions, slopes, parallel] = widths;
     const auto add = [&](std::string_view name, const Shape& shape, DType dtype,
                          bool cheap = false) {
         table.push_back({name, shape, dtype, Lifetime::layer, Holder::all, cheap, layer});
@@ -109,7 +112,7 @@ void add_layer(std::vector<ActivationSpec>& table, const ModelConfig& config, co
     add("qkv", {b, t, q}, x);
     add("attention", {b, t, a}, x);
     add("attention_lse", {b, heads, t}, DType::fp32);
-    add("residual_mid", {r, c}, x);
+    if (!parallel) add("residual_mid", {r, c}, x);
     add("mlp_norm", {r, c}, x, cheap);
     add("mlp_norm_mean", {r}, DType::fp32);
     add("mlp_norm_rstd", {r}, DType::fp32);
@@ -140,6 +143,8 @@ void add_activations_of_variants(std::vector<ActivationSpec>& table, const Model
     if (const i64 n_tables = std::ssize(rotary_frequencies(config)); n_tables > 0) {
         table.push_back({"rotary_angles", {n_tables * t, config.rotary_dim()}, DType::fp32, once});
     }
+    // Backward does not read the stream between attention and MLP of a parallel layer.
+    if (widest.parallel) table.push_back({"residual_mid", {r, c}, x, once});
     if (widest.slopes) table.push_back({"alibi_slopes", {config.n_heads}, DType::fp32, once});
     if (widest.gated > 0) table.push_back({"dgated", {n, f}, x, backward});
 }

@@ -16,9 +16,12 @@
 // - 16 bits. On processors without bf16 instructions, packing widens the operands to fp32 once, and
 //   the fp32 kernel does the rest.
 //
-// For fp32 with AVX-512 its generated code is still the fastest that was measured, packing
-// included, so it computes these tiles. The choice depends on the processor only, never on shapes
-// of a run or on measurements at the start, so that two equal machines compute equal bits.
+// For fp32 with AVX-512 both codes multiply at the same rate, but oneDNN's tiles share no packed
+// memory. Where the threads of a rank have several third-level caches (EPYC), a line that another
+// thread packed takes 166 ns instead of 26, and a step with the own code 4.7 s instead of 4.05,
+// with oneDNN's 4.1 in both cases (bench/RESULTS.md). So it computes these tiles. The choice
+// depends on the processor only, never on shapes of a run or on measurements at the start, so that
+// two equal machines compute equal bits.
 #pragma once
 
 #include "cpu/product_tiles.hpp"

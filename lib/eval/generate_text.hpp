@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Continues a prompt token by token.
+// Continues prompts token by token.
 #pragma once
 
 #include <array>
@@ -34,21 +34,37 @@ struct Generated {
     std::vector<i32> ids;  // with the tokens of a stop text, without the end of document
     std::string text;      // empty without a tokenizer
     Finish finish = Finish::length;
-    double prompt_s = 0;  // time to compute the prompt
-    double tokens_s = 0;  // time to compute the tokens after the first
 };
-
-// A function that receives each part of the text as soon as no later token can change this part.
-// May be empty.
-using TextSink = std::function<void(std::string_view text)>;
 
 // Throws Error(usage) when the prompt is longer than the context, has an id beyond the vocabulary,
 // or is empty while the end-of-document id is not known.
 void check_prompt(const GenerateRequest& request, const spec::ModelConfig& model,
                   const ModelTokenizer& tokenizer);
 
-// Returns the text that continues a checked prompt. Overwrites the sequence in the engine.
-Generated generate(Engine& engine, const ModelTokenizer& tokenizer, const GenerateRequest& request,
-                   const Sampling& sampling, const TextSink& sink);
+// Returns the largest length that the sequence of a request has, in tokens.
+i64 sequence_length(const GenerateRequest& request, i64 context);
+
+// The requests that generate() continues and the consumers of their texts.
+struct Requests {
+    // Returns the next checked request, which stays valid until done() gets it. Returns nullptr
+    // when there is none; without `wait`, also when none is there yet.
+    std::function<const GenerateRequest*(bool wait)> next;
+    // Receives the text of a request that has ended. Requests may end in another order than they
+    // began.
+    std::function<void(const GenerateRequest&, const Generated&)> done;
+    // Receives each part of a text as soon as no later token can change this part. May be empty.
+    std::function<void(std::string_view part)> part;
+};
+
+struct GenerateTimes {
+    double prompts_s = 0;  // time to compute the prompts
+    double tokens_s = 0;   // time to compute the tokens after the first of each text
+};
+
+// Continues requests together, as many at a time as the engine has sequences. A text that ends
+// frees its sequence for the next request. A text does not depend on the other requests: it has the
+// bits of logits and the random numbers that it has alone. Overwrites the sequences in the engine.
+GenerateTimes generate(Engine& engine, const ModelTokenizer& tokenizer, const Sampling& sampling,
+                       const Requests& requests);
 
 }  // namespace lm::eval

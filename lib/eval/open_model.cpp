@@ -18,10 +18,10 @@ namespace {
 // installed tokenizer fits.
 std::shared_ptr<const text::Tokenizer> installed(const OpenedModel& model) {
     const std::string& digest = model.tokenizer.digest;
+    if (!digest.empty()) return text::installed_tokenizer(digest);
     for (const char* type : {"GPT2BPETokenizer", "ByteTokenizer"}) {
         auto tokenizer = text::load_tokenizer({.type = type});
-        if (!digest.empty() && tokenizer->digest() == digest) return tokenizer;
-        if (digest.empty() && tokenizer->vocab_size() == model.tensors->model().vocab_size) {
+        if (tokenizer->vocab_size() == model.tensors->model().vocab_size) {
             note("{}: states no tokenizer: using {}, because it has {} ids like the model",
                  model.tensors->path(), type, tokenizer->vocab_size());
             return tokenizer;
@@ -49,11 +49,12 @@ void check_tokenizer(const OpenedModel& model, const text::Tokenizer& tokenizer)
 
 std::shared_ptr<const text::Tokenizer> chosen(const OpenedModel& model,
                                               const text::TokenizerChoice& choice) {
-    if (choice.names_one()) return text::load_tokenizer(choice);
+    const std::string& digest = model.tokenizer.digest;
+    if (choice.names_one()) return text::load_tokenizer(choice, digest);
     for (const std::string& directory : model.directories) {
         if (auto files = text::choice_in(directory)) {
             files->special = choice.special;
-            return text::load_tokenizer(*files);
+            return text::load_tokenizer(*files, digest);
         }
     }
     return installed(model);

@@ -36,6 +36,7 @@ std::vector<float> slopes_of(spec::PositionEmbedding position, i64 n_heads) {
 struct KvCache::Rows {
     const Layer& layer;
     i64 group;
+    i64 sequence;
     i64 first;        // number of the first token in the sequence
     i64 tokens;       // number of tokens
     i64 at;           // row of the first token in qkv and out
@@ -56,19 +57,23 @@ KvCache::KvCache(const spec::ModelConfig& config, i64 context)
     }
 }
 
-KvCache KvCache::allocate(const spec::ModelConfig& config, i64 context, device::Device& device) {
+i64 KvCache::bytes_of(const spec::ModelConfig& config, i64 tokens) {
+    const KvCache cache(config, tokens);
+    return 4 * checked_mul(cache.n_groups() * cache.n_blocks_, 2 * block * config.head_dim);
+}
+
+KvCache KvCache::allocate(const spec::ModelConfig& config, i64 sequences, i64 context,
+                          device::Device& device) {
     KvCache cache(config, context);
-    const Layer& last = cache.layers_.back();
-    const i64 n_groups = last.first_group + last.config.n_groups;
-    const i64 floats = checked_mul(n_groups * cache.n_blocks_, 2 * block * config.head_dim);
-    cache.memory_ = device.allocate(4 * floats, "keys and values");
+    cache.memory_ =
+        device.allocate(checked_mul(sequences, bytes_of(config, context)), "keys and values");
     const i64 workers = static_cast<cpu::CpuDevice&>(device).pool().size();
     cache.scratch_ = device.allocate(4 * workers * cache.scratch_floats(), "attention");
     return cache;
 }
 
-float* KvCache::block_of(const Layer& layer, i64 group, i64 number) const {
-    const i64 index = (layer.first_group + group) * n_blocks_ + number;
+float* KvCache::block_of(const Layer& layer, i64 sequence, i64 group, i64 number) const {
+    const i64 index = (sequence * n_groups() + layer.first_group + group) * n_blocks_ + number;
     return reinterpret_cast<float*>(memory_.data()) + index * 2 * block * head_dim_;
 }
 
@@ -80,17 +85,20 @@ i64 KvCache::scratch_floats() const {
     return round_up(rows * (2 * head_dim_ + block + 2), 16);
 }
 
-void KvCache::store(device::Context& context, const Layer& layer, i64 first, const View& qkv) {
+void KvCache::store(device::Context& context, const Layer& layer, std::span<const Segment> segments,
+                    const View& qkv) {
     const i64 width = head_dim_;
     const i64 n_groups = layer.config.n_groups;
     cpu::pool_of(context).run(n_groups, [&](i64 group, int) {
-        for (i64 i = 0; i < qkv[0]; ++i) {
-            const i64 token = first + i;
-            const float* const key =
-                qkv.as<float>() + i * qkv[1] + (layer.in_group * n_groups + group) * width;
-            float* const to = block_of(layer, group, token / block);
-            for (i64 d = 0; d < width; ++d) to[d * block + token % block] = key[d];
-            std::copy_n(key + n_groups * width, width, to + block * width + token % block * width);
+        const float* key = qkv.as<float>() + (layer.in_group * n_groups + group) * width;
+        for (const Segment& segment : segments) {
+            for (i64 i = 0; i < segment.n; ++i, key += qkv[1]) {
+                const i64 token = segment.first + i;
+                float* const to = block_of(layer, segment.sequence, group, token / block);
+                for (i64 d = 0; d < width; ++d) to[d * block + token % block] = key[d];
+                std::copy_n(key + n_groups * width, width,
+                            to + block * width + token % block * width);
+            }
         }
     });
 }
@@ -121,7 +129,7 @@ void KvCache::attend_rows(const Rows& a, float* scratch) const {
     const i64 first_block = first_key(a.first) / block * block;
     for (i64 key = first_block; key < end; key += block) {
         const i64 n_keys = std::min(block, end - key);
-        const float* const keys = block_of(a.layer, a.group, key / block);
+        const float* const keys = block_of(a.layer, a.sequence, a.group, key / block);
         kernels.small_product(n_rows, n_keys, width, q, width, 1, keys, block, scores, block,
                               false);
         for (i64 r = 0; r < n_rows; ++r) {
@@ -144,22 +152,31 @@ void KvCache::attend_rows(const Rows& a, float* scratch) const {
     }
 }
 
-void KvCache::attend(device::Context& context, i64 number, i64 first, const View& qkv,
-                     const View& out) {
+void KvCache::attend(device::Context& context, i64 number, std::span<const Segment> segments,
+                     const View& qkv, const View& out) {
     const Layer& layer = layers_[static_cast<size_t>(number)];
     const i64 n_groups = layer.config.n_groups;
-    store(context, layer, first, qkv);
+    store(context, layer, segments, qkv);
     const i64 tokens = std::max<i64>(1, block / layer.in_group);  // tokens of a task
-    const i64 n_tasks = ceil_div(qkv[0], tokens);
     auto* const scratch = reinterpret_cast<float*>(scratch_.data());
+    i64 n_tasks = 0;
+    for (const Segment& segment : segments) n_tasks += ceil_div(segment.n, tokens);
     cpu::pool_of(context).run(n_tasks * n_groups, [&](i64 task, int worker) {
-        // The last tokens have the most keys, so their tasks start first.
-        const i64 at = (n_tasks - 1 - task / n_groups) * tokens;
+        // The last tokens of a sequence have the most keys, so their tasks start first.
+        i64 left = n_tasks - 1 - task / n_groups;  // tasks of earlier tokens
+        i64 row = 0;
+        const Segment* segment = segments.data();
+        for (; left >= ceil_div(segment->n, tokens); ++segment) {
+            left -= ceil_div(segment->n, tokens);
+            row += segment->n;
+        }
+        const i64 at = left * tokens;
         attend_rows({.layer = layer,
                      .group = task % n_groups,
-                     .first = first + at,
-                     .tokens = std::min(tokens, qkv[0] - at),
-                     .at = at,
+                     .sequence = segment->sequence,
+                     .first = segment->first + at,
+                     .tokens = std::min(tokens, segment->n - at),
+                     .at = row + at,
                      .qkv = qkv,
                      .out = out},
                     scratch + worker * scratch_floats());

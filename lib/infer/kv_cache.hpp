@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// The keys and values of a sequence, and the attention of new tokens to themselves and to earlier
-// tokens. Keys are stored transposed in blocks of 64, as small_product() reads them, so that
-// attention copies no key. The softmax over the blocks is the online softmax of FlashAttention-2
-// (Dao, 2023, algorithm 1).
+// The keys and values of sequences, and the attention of new tokens to themselves and to earlier
+// tokens of their sequence. Keys are stored transposed in blocks of 64, as small_product() reads
+// them, so that attention copies no key. The softmax over the blocks is the online softmax of
+// FlashAttention-2 (Dao, 2023, algorithm 1).
 //
-// Letters: H heads, G key-value groups, D width of a head, n new tokens.
+// Letters: H heads, G key-value groups, D width of a head, n new tokens of all sequences.
 #pragma once
 
+#include <span>
 #include <vector>
 
 #include "device/device.hpp"
@@ -16,16 +17,29 @@ namespace lm::infer {
 
 using device::View;
 
+// New tokens of one sequence, which have the numbers first, first + 1, ... in it. The rows of a
+// pass are the tokens of its segments in their order.
+struct Segment {
+    i64 sequence;
+    i64 first;
+    i64 n;
+};
+
 class KvCache {
   public:
-    // Allocates memory for `context` tokens. Pages that no token has used are not resident.
-    static KvCache allocate(const spec::ModelConfig& config, i64 context, device::Device& device);
+    // Returns the bytes of the keys and values of `tokens` tokens of a sequence.
+    static i64 bytes_of(const spec::ModelConfig& config, i64 tokens);
+    // Allocates memory for `sequences` sequences of `context` tokens. Pages that no token has used
+    // are not resident.
+    static KvCache allocate(const spec::ModelConfig& config, i64 sequences, i64 context,
+                            device::Device& device);
 
-    // Stores the keys and values of n tokens, which have the numbers `first`, first + 1, ... in the
-    // sequence, and computes the attention of each token to itself and to the earlier tokens of the
-    // window. qkv: [n, (H+2G)*D] fp32, rotated; out: [n, H*D] fp32. `context` belongs to a CPU
+    // Stores the keys and values of n tokens, and computes the attention of each token to itself
+    // and to the earlier tokens of the window. qkv: [n, (H+2G)*D] fp32, rotated; out: [n, H*D]
+    // fp32. The bits of a row do not depend on the other segments. `context` belongs to a CPU
     // device.
-    void attend(device::Context& context, i64 layer, i64 first, const View& qkv, const View& out);
+    void attend(device::Context& context, i64 layer, std::span<const Segment> segments,
+                const View& qkv, const View& out);
 
   private:
     KvCache(const spec::ModelConfig& config, i64 context);
@@ -36,16 +50,18 @@ class KvCache {
         std::vector<float> slopes;  // [H]
     };
     // qkv: [n, (H+2G)*D] fp32
-    void store(device::Context& context, const Layer& layer, i64 first, const View& qkv);
+    void store(device::Context& context, const Layer& layer, std::span<const Segment> segments,
+               const View& qkv);
     struct Rows;
     void attend_rows(const Rows& rows, float* scratch) const;
     // Returns the address of a block in memory: first its keys [D, 64], then its values [64, D].
-    float* block_of(const Layer& layer, i64 group, i64 block) const;
+    float* block_of(const Layer& layer, i64 sequence, i64 group, i64 block) const;
+    i64 n_groups() const { return layers_.back().first_group + layers_.back().config.n_groups; }
     i64 scratch_floats() const;
 
     i64 head_dim_;
     std::vector<Layer> layers_;
-    i64 n_blocks_ = 0;  // blocks of each layer and group
+    i64 n_blocks_ = 0;  // blocks of each sequence, layer and group
     device::Buffer memory_;
     device::Buffer scratch_;
 };

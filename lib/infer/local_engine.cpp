@@ -2,9 +2,11 @@
 #include "infer/local_engine.hpp"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 
 #include "base/error.hpp"
+#include "cluster/limits.hpp"
 #include "cpu/cpu_device.hpp"
 #include "infer/token_decoder.hpp"
 
@@ -18,25 +20,54 @@ class LocalEngine final : public eval::Engine {
         auto device = cpu::make_device(options.n_threads);
         auto weights = std::make_unique<WeightMemory>(
             WeightMemory::load(source, options, static_cast<cpu::CpuDevice&>(*device).pool()));
-        const i64 context = weights->config().max_positions;
-        TokenDecoder decoder = TokenDecoder::allocate(*weights, context, *device);
+        const i64 context = options.context > 0 ? options.context : weights->config().max_positions;
+        const i64 bytes = KvCache::bytes_of(weights->config(), context);
+        const i64 sequences = sequences_of(bytes, options.sequences);
+        TokenDecoder decoder = TokenDecoder::allocate(*weights, sequences, context, *device);
         return std::unique_ptr<LocalEngine>(
-            new LocalEngine(std::move(device), std::move(weights), std::move(decoder)));
+            new LocalEngine(std::move(device), std::move(weights), std::move(decoder),
+                            {.context = context,
+                             .sequence_bytes = bytes,
+                             .lengths = std::vector<i64>(static_cast<size_t>(sequences))}));
     }
 
     const eval::Residency& residency() const override { return weights_->residency(); }
     i64 vocab_size() const override { return weights_->config().vocab_size; }
-    i64 context() const override { return weights_->config().max_positions; }
-    i64 length() const override { return length_; }
-    void truncate(i64 length) override {
-        LM_CHECK(length <= length_, "expected at most {} tokens, got {}", length_, length);
-        length_ = length;
+    i64 context() const override { return cache_.context; }
+    i64 sequences() const override { return std::ssize(cache_.lengths); }
+    i64 sequence_bytes() const override { return cache_.sequence_bytes; }
+
+    std::span<const float> append_each(std::span<const eval::NextToken> next) override {
+        tokens_.clear();
+        segments_.clear();
+        for (const auto& [sequence, id] : next) {
+            i64& length = cache_.lengths.at(static_cast<size_t>(sequence));
+            LM_CHECK(length < context(), "expected less than {} tokens, got {}", context(), length);
+            tokens_.push_back(id);
+            segments_.push_back({sequence, length++, 1});
+        }
+        return decoder_.logits(decoder_.forward(tokens_, segments_), true).span<const float>();
+    }
+
+    void run(i64 n_tasks, TaskRef task) override {
+        static_cast<cpu::CpuDevice&>(*device_).pool().run(n_tasks, task);
+    }
+
+    void select(i64 sequence) override {
+        LM_CHECK(sequence < sequences(), "expected a sequence below {}, got {}", sequences(),
+                 sequence);
+        selected_ = sequence;
+    }
+    i64 length() const override { return cache_.lengths[static_cast<size_t>(selected_)]; }
+    void truncate(i64 to) override {
+        LM_CHECK(to <= length(), "expected at most {} tokens, got {}", length(), to);
+        cache_.lengths[static_cast<size_t>(selected_)] = to;
     }
 
     std::span<const float> append(std::span<const i32> tokens) override {
         View last;  // [n, C] fp32
         for_chunks(tokens, [&](i64, const View& rows) { last = rows; });
-        return decoder_.logits(last.rows(last[0] - 1, last[0])).span<const float>();
+        return decoder_.logits(last.rows(last[0] - 1, last[0]), true).span<const float>();
     }
 
     void score(std::span<const i32> tokens, std::span<const i32> targets,
@@ -54,21 +85,41 @@ class LocalEngine final : public eval::Engine {
     }
 
   private:
+    struct Cache {
+        i64 context;
+        i64 sequence_bytes;
+        std::vector<i64> lengths;  // tokens in each sequence
+    };
+
     LocalEngine(std::unique_ptr<device::Device> device, std::unique_ptr<WeightMemory> weights,
-                TokenDecoder decoder)
-        : device_(std::move(device)), weights_(std::move(weights)), decoder_(std::move(decoder)) {}
+                TokenDecoder decoder, Cache cache)
+        : device_(std::move(device)),
+          weights_(std::move(weights)),
+          decoder_(std::move(decoder)),
+          cache_(std::move(cache)) {}
+
+    // Returns how many of `wanted` sequences may be kept: as many as fit into half of the memory
+    // that the weights have left free. Activations and the page cache use the rest.
+    static i64 sequences_of(i64 bytes, i64 wanted) {
+        const auto memory = cluster::memory_room();
+        const i64 room = std::min(memory ? memory->bytes : INT64_MAX,
+                                  cluster::address_room().value_or(INT64_MAX));
+        return std::clamp<i64>(room / 2 / bytes, 1, wanted);
+    }
 
     // Appends tokens in chunks. Calls body(index of the chunk's first token, rows of the chunk [n,
     // C]) for each chunk.
     template <typename Body>
     void for_chunks(std::span<const i32> tokens, const Body& body) {
-        LM_CHECK(!tokens.empty() && length_ + std::ssize(tokens) <= context(),
-                 "expected 1 to {} tokens, got {}", context() - length_, tokens.size());
+        i64& length = cache_.lengths[static_cast<size_t>(selected_)];
+        LM_CHECK(!tokens.empty() && length + std::ssize(tokens) <= context(),
+                 "expected 1 to {} tokens, got {}", context() - length, tokens.size());
         for (i64 at = 0; at < std::ssize(tokens);) {
             const i64 n = std::min(TokenDecoder::most_rows, std::ssize(tokens) - at);
+            const std::array segment{Segment{selected_, length, n}};
             const View rows = decoder_.forward(
-                tokens.subspan(static_cast<size_t>(at), static_cast<size_t>(n)), length_);
-            length_ += n;
+                tokens.subspan(static_cast<size_t>(at), static_cast<size_t>(n)), segment);
+            length += n;
             body(at, rows);
             at += n;
         }
@@ -82,7 +133,7 @@ class LocalEngine final : public eval::Engine {
         const View stats = decoder_.row_stats();
         const auto stat = [&](i64 row) { return stats.rows(row, row + 1).flat().rows(0, n); };
         device::cross_entropy_stats(
-            call, {.logits = decoder_.logits(x),
+            call, {.logits = decoder_.logits(x, false),
                    .targets = {const_cast<i32*>(targets.data()), DType::int32, {n}},
                    .n_valid = vocab_size(),
                    .row_max = stat(0),
@@ -99,7 +150,10 @@ class LocalEngine final : public eval::Engine {
     std::unique_ptr<device::Device> device_;
     std::unique_ptr<WeightMemory> weights_;
     TokenDecoder decoder_;
-    i64 length_ = 0;
+    Cache cache_;
+    i64 selected_ = 0;
+    std::vector<i32> tokens_;        // of append_each()
+    std::vector<Segment> segments_;  // of append_each()
 };
 
 }  // namespace

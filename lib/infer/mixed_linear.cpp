@@ -10,12 +10,12 @@
 namespace lm::infer {
 namespace {
 
-// The largest number of rows for which few() computes a layer. For more rows, the layer uses the
-// CPU's GEMM, which packs its operands.
-constexpr i64 few_rows = 8;
+// The largest number of rows for which few() computes a layer unless MixedLinear::apart is set. For
+// more rows, the layer uses the CPU's GEMM, whose packing then costs less than it saves.
+constexpr i64 few_rows = 32;
 // The bytes of weights that one task reads, approximately. The division into tasks depends only on
 // the shape and the type of the weights.
-constexpr i64 task_bytes = i64{128} << 10;
+constexpr i64 task_bytes = i64{32} << 10;
 // The largest size of a band of weights after widening to fp32, in bytes. Such a band is enough
 // work for 64 threads.
 constexpr i64 band_bytes = i64{64} << 20;
@@ -71,7 +71,7 @@ i64 band_floats(DType weights, i64 inputs) {
 
 // band: [at least band_floats()] fp32
 void mixed_linear(device::Context& context, const MixedLinear& a, const View& band) {
-    if (a.x[0] <= few_rows) return few(context, a);
+    if (a.apart || a.x[0] <= few_rows) return few(context, a);
     const i64 n = a.w[0];
     const i64 k = a.w[1];
     if (!is_half(a.w.dtype)) return product(context, a, a.w.as<float>(), 0, n);

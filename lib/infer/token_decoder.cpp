@@ -17,9 +17,11 @@ constexpr i64 logits_bytes = i64{64} << 20;
 
 }  // namespace
 
-TokenDecoder TokenDecoder::allocate(WeightMemory& weights, i64 context, device::Device& device) {
-    TokenDecoder decoder(weights, device, KvCache::allocate(weights.config(), context, device));
-    decoder.reserve_activations(context);
+TokenDecoder TokenDecoder::allocate(WeightMemory& weights, i64 sequences, i64 context,
+                                    device::Device& device) {
+    TokenDecoder decoder(weights, device,
+                         KvCache::allocate(weights.config(), sequences, context, device));
+    decoder.reserve_activations(sequences, context);
     return decoder;
 }
 
@@ -28,9 +30,9 @@ View TokenDecoder::reserve(DType dtype, const Shape& shape) {
     return buffers_.back().view(dtype, shape);
 }
 
-void TokenDecoder::reserve_activations(i64 context) {
+void TokenDecoder::reserve_activations(i64 sequences, i64 context) {
     const spec::ModelConfig& c = weights_->config();
-    const i64 n = std::min(most_rows, context);
+    const i64 n = std::max(sequences, std::min(most_rows, context));
     i64 qkv = 0, up = 0;  // of the widest layer
     for (const spec::LayerConfig& layer : spec::layer_kinds(c)) {
         qkv = std::max(qkv, c.qkv_rows(layer));
@@ -62,14 +64,14 @@ void TokenDecoder::reserve_activations(i64 context) {
             model::rotary_angles(context, c.rotary_dim(), base, scaling);
         device_->copy_from_host(angles_.back(), angles.data());
     }
-    const i64 s = std::clamp<i64>(logits_bytes / 4 / c.vocab_size, 1, n);
+    const i64 s = std::clamp<i64>(logits_bytes / 4 / c.vocab_size, sequences, n);
     logits_ = fp32({s, c.vocab_size});
     row_stats_ = fp32({3, s});
 }
 
 void TokenDecoder::linear(const View& x, const View& w, const View& bias, const View& y) {
     device::Context call = context();
-    mixed_linear(call, {.x = x, .w = w, .bias = bias, .y = y}, band_);
+    mixed_linear(call, {.x = x, .w = w, .bias = bias, .y = y, .apart = apart_}, band_);
 }
 
 void TokenDecoder::norm(const Add& add, const model::NormParams& params, const View& y) {
@@ -112,7 +114,8 @@ void TokenDecoder::embed(std::span<const i32> tokens, const View& out) {
     }
 }
 
-void TokenDecoder::attention(i64 layer, i64 first, const View& x, const View& out) {
+void TokenDecoder::attention(i64 layer, std::span<const Segment> segments, const View& x,
+                             const View& out) {
     const spec::ModelConfig& c = weights_->config();
     const auto index = static_cast<size_t>(layer);
     const model::AttentionParams& matrices = weights_->matrices().layers[index].attention;
@@ -120,9 +123,10 @@ void TokenDecoder::attention(i64 layer, i64 first, const View& x, const View& ou
     const i64 n = x[0];
     device::Context call = context();
     // Names all properties of a layer, so that a new one does not compile until the decoder
-    // computes with it. KvCache limits the keys to the window, and mlp() has the activation.
+    // computes with it. KvCache limits the keys to the window, mlp() has the activation, and
+    // forward() the parallel residual.
     const spec::LayerConfig own = c.layer(layer);
-    const auto& [n_groups, position, rotary, window, activation] = own;
+    const auto& [n_groups, position, rotary, window, activation, parallel_residual] = own;
     const Shape batch{1, n, c.qkv_rows(own)};
     const auto shaped = [&](const View& buffer) {
         return buffer.rows(0, batch.numel()).reshape({n, batch[2]});
@@ -159,7 +163,7 @@ void TokenDecoder::attention(i64 layer, i64 first, const View& x, const View& ou
             break;
     }
     const View attended = rows_of(attended_, n);
-    cache_.attend(call, layer, first, qkv, attended);
+    cache_.attend(call, layer, segments, qkv, attended);
     linear(attended, matrices.output_weight, vectors.output_bias, out);
 }
 
@@ -182,10 +186,14 @@ void TokenDecoder::mlp(i64 layer, const View& x, const View& out) {
     linear(activated, matrices.down_weight, vectors.down_bias, out);
 }
 
-View TokenDecoder::forward(std::span<const i32> tokens, i64 first) {
+View TokenDecoder::forward(std::span<const i32> tokens, std::span<const Segment> segments) {
     const i64 n = std::ssize(tokens);
     LM_CHECK(n <= stream_[0], "expected at most {} tokens, got {}", stream_[0], n);
-    for (i64 i = 0; i < n; ++i) positions_.as<i32>()[i] = static_cast<i32>(first + i);
+    apart_ = std::ssize(segments) == n;
+    i32* position = positions_.as<i32>();
+    for (const Segment& segment : segments) {
+        for (i64 i = 0; i < segment.n; ++i) *position++ = static_cast<i32>(segment.first + i);
+    }
     const View stream = rows_of(stream_, n);
     const View normed = rows_of(normed_, n);
     const View branch = rows_of(branch_, n);
@@ -197,15 +205,21 @@ View TokenDecoder::forward(std::span<const i32> tokens, i64 first) {
         const model::LayerParams& vectors = weights_->vectors().layers[static_cast<size_t>(layer)];
         norm({branch, residual, stream}, vectors.attention_norm, normed);
         residual = stream;
-        attention(layer, first, normed, branch);
-        norm({branch, residual, stream}, vectors.mlp_norm, normed);
+        attention(layer, segments, normed, branch);
+        if (weights_->config().layer(layer).parallel_residual) {
+            norm({{}, stream, {}}, vectors.mlp_norm, normed);
+            cpu::vector_kernels().add(stream.as<float>(), branch.as<float>(), stream.numel());
+        } else {
+            norm({branch, residual, stream}, vectors.mlp_norm, normed);
+        }
         mlp(layer, normed, branch);
     }
     norm({branch, residual, {}}, weights_->vectors().final_norm, normed);
     return normed;
 }
 
-View TokenDecoder::logits(const View& x) {
+View TokenDecoder::logits(const View& x, bool apart) {
+    apart_ = apart;
     const View out = rows_of(logits_, x[0]);
     // Computes no logits for the padding of the vocabulary.
     linear(x, weights_->matrices().head.weight.rows(0, weights_->config().vocab_size), {}, out);

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// The forward pass over new tokens of one sequence. It calls the operations of lib/device in the
-// order of the training code in lib/model, but with keys and values of earlier tokens in a cache,
-// fp32 activations, and weights of any type. model/pass.hpp defines the letters of shapes; n is the
-// number of new tokens.
+// The forward pass over new tokens of one or more sequences. It calls the operations of lib/device
+// in the order of the training code in lib/model, but with keys and values of earlier tokens in a
+// cache, fp32 activations, and weights of any type. model/pass.hpp defines the letters of shapes; n
+// is the number of new tokens of all sequences.
 //
 // Why generate does not run the modules of lib/model: a training pass has B * T rows of whole
 // samples, keeps activations for the backward pass, and reads weights that its ranks divide. Here
@@ -23,15 +23,18 @@ class TokenDecoder {
     // The largest number of rows in one call of forward().
     static constexpr i64 most_rows = 512;
 
-    // Allocates the activations of most_rows rows, and the keys and values of `context` tokens.
-    // `weights` and `device`, which is a CPU device, must outlive the decoder.
-    static TokenDecoder allocate(WeightMemory& weights, i64 context, device::Device& device);
+    // Allocates the activations of most_rows rows, and the keys and values of `sequences` sequences
+    // of `context` tokens. `weights` and `device`, which is a CPU device, must outlive the decoder.
+    static TokenDecoder allocate(WeightMemory& weights, i64 sequences, i64 context,
+                                 device::Device& device);
 
-    // Runs the model on at most most_rows tokens, which have the numbers `first`, first + 1, ... in
-    // the sequence. Returns the output of the final norm, [n, C] fp32, valid until the next call.
-    View forward(std::span<const i32> tokens, i64 first);
-    // Computes the logits [S, V] fp32 of rows x [S, C] fp32, S <= logit_rows().
-    View logits(const View& x);
+    // Runs the model on the at most most_rows tokens of `segments`. Returns the output of the final
+    // norm, [n, C] fp32, valid until the next call. The bits of a row do not depend on the other
+    // segments when each segment has one token.
+    View forward(std::span<const i32> tokens, std::span<const Segment> segments);
+    // Computes the logits [S, V] fp32 of rows x [S, C] fp32, S <= logit_rows(). With `apart`, the
+    // bits of a row do not depend on the other rows.
+    View logits(const View& x, bool apart);
     i64 logit_rows() const { return logits_[0]; }
     device::Context context() { return {*device_, workspace_}; }
     const View& row_stats() const { return row_stats_; }
@@ -43,10 +46,11 @@ class TokenDecoder {
     View reserve(DType dtype, const Shape& shape);
     // Returns the first n rows of a buffer, [n, ...] of any dtype.
     View rows_of(const View& buffer, i64 n) const { return buffer.rows(0, n); }
-    void reserve_activations(i64 context);
+    void reserve_activations(i64 sequences, i64 context);
     // out: [n, C] fp32
     void embed(std::span<const i32> tokens, const View& out);
-    // x: [n, K] fp32; w: [N, K] of the matrices' type; bias: [N] fp32 or none; y: [n, N] fp32
+    // x: [n, K] fp32; w: [N, K] of the matrices' type; bias: [N] fp32 or none; y: [n, N] fp32.
+    // Rows are computed apart while apart_ is set.
     void linear(const View& x, const View& w, const View& bias, const View& y);
     struct Add {
         View branch;    // [n, C] fp32, or none
@@ -56,7 +60,7 @@ class TokenDecoder {
     // y: [n, C] fp32
     void norm(const Add& add, const model::NormParams& params, const View& y);
     // x, out: [n, C] fp32
-    void attention(i64 layer, i64 first, const View& x, const View& out);
+    void attention(i64 layer, std::span<const Segment> segments, const View& x, const View& out);
     // x, out: [n, C] fp32
     void mlp(i64 layer, const View& x, const View& out);
 
@@ -81,6 +85,7 @@ class TokenDecoder {
     std::vector<View> angles_;  // [P, E] fp32, for each of rotary_
     View logits_;               // [S, V] fp32
     View row_stats_;            // [3, S] fp32: maximum, sum, target logit
+    bool apart_ = false;
 };
 
 }  // namespace lm::infer

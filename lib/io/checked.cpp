@@ -196,10 +196,17 @@ int create(const std::string& path, int flags, unsigned mode) {
 }
 
 int append_to(const std::string& path) {
+    // O_NONBLOCK: open() of a FIFO does not wait for a reader. The writes do.
     const int fd = faulted("create", path) ? -1 : retried([&] {
-        return ::open(path.c_str(), O_CREAT | O_CLOEXEC | O_WRONLY | O_APPEND, 0666);
+        return ::open(path.c_str(), O_CREAT | O_CLOEXEC | O_WRONLY | O_APPEND | O_NONBLOCK, 0666);
     });
-    if (fd >= 0) return fd;
+    if (fd >= 0) {
+        ::fcntl(fd, F_SETFL, O_APPEND);
+        return fd;
+    }
+    struct stat status {};
+    if (errno == ENXIO && ::stat(path.c_str(), &status) == 0 && S_ISFIFO(status.st_mode))
+        run_error(path, "is a FIFO that no program reads: start the reader first, or give a file");
     if (errno == ENOENT) no_parent(path, "create");
     output_error(path, "create", errno);
 }
@@ -216,7 +223,10 @@ bool write_all(int fd, const std::string& path, std::span<const std::byte> bytes
     if (action == fault::Action::cached_only && may_be_invalid) return false;
     if (action == fault::Action::short_write) bytes = bytes.first(bytes.size() / 2);
     while (!bytes.empty()) {
-        const ssize_t n = retried([&] { return ::pwrite(fd, bytes.data(), bytes.size(), offset); });
+        const ssize_t n = retried([&] {
+            const ssize_t at = ::pwrite(fd, bytes.data(), bytes.size(), offset);
+            return at < 0 && errno == ESPIPE ? ::write(fd, bytes.data(), bytes.size()) : at;
+        });
         if (n < 0 && errno == EINVAL && may_be_invalid && action == fault::Action::none)
             return false;
         // A short write is continued. POSIX allows the result 0 only when the device is full.

@@ -35,9 +35,9 @@ int open_regular(const std::string& path, int flags, unsigned mode = 0666);
 // denies.
 int create(const std::string& path, int flags, unsigned mode = 0666);
 // Opens `path`, a name that the user gave, to append to it; creates the file if needed. Follows
-// links, and opens pipes and devices, such as /dev/stderr.
+// links, and opens pipes and devices, such as /dev/stderr. Throws for a FIFO that no program reads.
 int append_to(const std::string& path);
-// Writes all `bytes` at `offset`.
+// Writes all `bytes` at `offset`, or to a pipe, which has none.
 void write_at(int fd, const std::string& path, std::span<const std::byte> bytes, i64 offset);
 // Writes to an `fd` opened with O_DIRECT; memory, size and offset are multiples of 4096. Returns
 // false when the file system refuses direct writes (EINVAL); the caller must then use write_at().

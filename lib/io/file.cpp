@@ -10,9 +10,12 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <chrono>
 #include <new>
+#include <thread>
 #include <utility>
 
+#include "base/clock.hpp"
 #include "base/error.hpp"
 #include "io/checked.hpp"
 #include "io/fault.hpp"
@@ -21,6 +24,8 @@
 
 namespace lm::io {
 namespace {
+
+constexpr double writer_wait_s = 10;
 
 struct stat status_of(const Fd& fd, const std::string& path) {
     struct stat status {};
@@ -117,6 +122,22 @@ std::string read_all_in_memory(const Fd& fd, const std::string& path, i64 limit)
     }
 }
 
+// Fails when the FIFO `path` has no writer for writer_wait_s.
+void wait_for_writer(const std::string& path) {
+    const Fd fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
+    if (!fd.valid()) system_error(path, "open", errno);
+    const Stopwatch waited;
+    // tee() copies no byte, and tells a FIFO without a writer (0) from one without data.
+    int unused[2];
+    if (::pipe2(unused, O_CLOEXEC) != 0) system_error(path, "open a pipe for", errno);
+    const Fd out(unused[0]), in(unused[1]);
+    while (::tee(fd.get(), in.get(), 1, SPLICE_F_NONBLOCK) == 0) {
+        if (waited.elapsed_s() > writer_wait_s)
+            run_error(path, "is a FIFO that no process writes: expected a file");
+        std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    }
+}
+
 }  // namespace
 
 std::string read_file(const std::string& path, i64 limit) {
@@ -125,6 +146,8 @@ std::string read_file(const std::string& path, i64 limit) {
 
 std::string read_input(const std::string& path) {
     const Fd fd = open_input(path);
+    const bool is_named = !path.starts_with("/dev/") && !path.starts_with("/proc/");
+    if (is_named && S_ISFIFO(status_of(fd, path).st_mode)) wait_for_writer(path);
     pollfd readable{fd.get(), POLLIN, 0};
     while (::poll(&readable, 1, -1) < 0 && errno == EINTR) continue;
     return read_all_in_memory(fd, path, INT64_MAX);

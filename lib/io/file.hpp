@@ -44,7 +44,8 @@ constexpr i64 max_document_bytes = i64{1} << 30;
 // Returns the whole content of a regular file, also of a file under /proc. Throws for a file with
 // more than `limit` bytes.
 std::string read_file(const std::string& path, i64 limit = max_document_bytes);
-// Returns the whole content of an input that the user named, which may also be a pipe.
+// Returns the whole content of an input that the user named, which may also be a pipe. Throws for a
+// FIFO that no process opens for writing within 10 seconds.
 std::string read_input(const std::string& path);
 // Reads bytes.size() bytes at `offset`. Throws when the file is too short.
 void read_exact(const Fd& fd, const std::string& path, std::span<std::byte> bytes, i64 offset);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "io/inputs.hpp"
 
+#include <glob.h>
 #include <sys/stat.h>
 
 #include <algorithm>
@@ -172,6 +173,17 @@ class Directory {
     std::map<std::string, Skipped> skipped_;  // by the suffix of the name
 };
 
+// Returns the paths that match the pattern, sorted; none if it matches nothing.
+std::vector<std::string> matches_of(const std::string& pattern) {
+    glob_t found{};
+    const int rc = ::glob(pattern.c_str(), 0, nullptr, &found);
+    std::vector<std::string> paths(found.gl_pathv, found.gl_pathv + found.gl_pathc);
+    ::globfree(&found);
+    if (rc == GLOB_NOSPACE) system_error(pattern, "match", ENOMEM);
+    std::ranges::sort(paths);
+    return paths;
+}
+
 }  // namespace
 
 std::string input_name(const std::string& path) {
@@ -180,19 +192,25 @@ std::string input_name(const std::string& path) {
 
 std::vector<std::string> expand_inputs(std::span<const std::string> arguments) {
     std::vector<std::string> inputs;
+    const auto add = [&](const std::string& path) {
+        if (is_directory(path))
+            std::ranges::move(Directory(path).files(), std::back_inserter(inputs));
+        else
+            inputs.push_back(path);
+    };
     for (const std::string& argument : arguments) {
         if (argument == "-") {
             if (std::ranges::find(inputs, argument) != inputs.end())
                 usage_error("--input", "- is given twice: standard input can be read only once");
             inputs.push_back(argument);
-        } else if (is_directory(argument)) {
-            std::ranges::move(Directory(argument).files(), std::back_inserter(inputs));
+        } else if (::access(argument.c_str(), F_OK) == 0) {
+            add(argument);
+        } else if (errno != ENOENT) {
+            usage_error(argument, "{}", std::generic_category().message(errno));
         } else {
-            if (::access(argument.c_str(), F_OK) != 0) {
-                if (errno == ENOENT) usage_error(argument, "does not exist");
-                usage_error(argument, "{}", std::generic_category().message(errno));
-            }
-            inputs.push_back(argument);
+            const std::vector<std::string> paths = matches_of(argument);
+            if (paths.empty()) usage_error(argument, "does not exist");
+            for (const std::string& path : paths) add(path);
         }
     }
     return inputs;

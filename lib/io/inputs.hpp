@@ -18,8 +18,10 @@ std::string input_name(const std::string& path);
 // error. Names that start with a dot are ignored. Notes report all other skipped entries: one note
 // for the files that lm-preprocess writes (datasets, also unfinished datasets, and tokenizers), one
 // note for each suffix of other files, and one note for each special file and each link to a
-// directory. "-" stands for standard input. Throws Error(usage) for a second "-", for a name that
-// does not exist and for a directory without files to read.
+// directory. "-" stands for standard input. A name that does not exist may be a pattern of the
+// shell in quotes, as for Megatron's preprocess_data.py, and stands for the names that match,
+// sorted. Throws Error(usage) for a second "-", for a name that does not exist and for a directory
+// without files to read.
 std::vector<std::string> expand_inputs(std::span<const std::string> arguments);
 
 }  // namespace lm::io

@@ -18,12 +18,13 @@ struct Beginning {
 
 constexpr size_t n_head = 64;  // bytes that tell the formats apart
 
+constexpr std::string_view lfs_pointer = "version https://git-lfs";
 constexpr std::string_view compressed =
     "compressed data: decompress the file, or compress it only once";
 constexpr std::string_view web_page = "a web page, not the file: download the file itself";
 
 constexpr std::array beginnings{
-    Beginning{"version https://git-lfs"sv, "a Git LFS pointer, not the file: run git lfs pull"},
+    Beginning{lfs_pointer, "a Git LFS pointer, not the file: run git lfs pull"},
     Beginning{"<!DOCTYPE"sv, web_page},
     Beginning{"<!doctype"sv, web_page},
     Beginning{"<html"sv, web_page},
@@ -81,6 +82,10 @@ std::string_view other_format(std::string_view head) {
                "(transformers: convert_tiktoken_to_fast)";
     }
     return "";
+}
+
+bool is_lfs_pointer(std::string_view head) {
+    return head.starts_with(lfs_pointer);
 }
 
 std::string_view other_format_of(const std::string& path) {

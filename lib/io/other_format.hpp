@@ -13,7 +13,10 @@ namespace lm::io {
 // safetensors and files of torch.save are not among the formats.
 std::string_view other_format(std::string_view head);
 
-// As above, for the file `path`; "" when the file cannot be read.
+// Returns whether the file is a pointer of Git LFS to the file itself.
+bool is_lfs_pointer(std::string_view head);
+
+// As other_format(), for the file `path`; "" when the file cannot be read.
 std::string_view other_format_of(const std::string& path);
 
 }  // namespace lm::io

@@ -22,6 +22,7 @@ struct Field {
 constexpr Field<Scratch> scratch_fields[] = {
     FIELD("step_sums", step_sums),
     FIELD("branch", branch),
+    FIELD("residual_mid", middle),
     FIELD("gathered", gathered),
     FIELD("dresidual", dresidual),
     FIELD("dbranch", dbranch),
@@ -65,7 +66,7 @@ constexpr Field<LayerActivations> layer_fields[] = {
     FIELD("qkv", attention.qkv),
     FIELD("attention", attention.out),
     FIELD("attention_lse", attention.lse),
-    FIELD("residual_mid", mlp_norm.stream),
+    FIELD("residual_mid", middle),
     FIELD("mlp_norm", mlp_norm.y),
     FIELD("mlp_norm_mean", mlp_norm.mean),
     FIELD("mlp_norm_rstd", mlp_norm.rstd),
@@ -93,6 +94,14 @@ auto& element(List& list, i64 index) {
     return list[at];
 }
 
+// Sets the stream that the norm before the MLP reads. Layers with a parallel residual have no
+// memory of their own for `middle`.
+void connect_mlp(LayerActivations& layer, const Scratch& scratch) {
+    const bool parallel = !layer.middle;
+    if (parallel) layer.middle = scratch.middle;
+    layer.mlp_norm.stream = parallel ? layer.attention_norm.stream : layer.middle;
+}
+
 }  // namespace
 
 std::vector<ChunkActivations> bind_activations(const cost::ActivationPlan& plan,
@@ -112,7 +121,12 @@ std::vector<ChunkActivations> bind_activations(const cost::ActivationPlan& plan,
             view_named(layer_fields, placed.name, element(slot.layers, placed.layer)) = view;
         }
     }
-    for (ChunkActivations& chunk : chunks) chunk.scratch = scratch;
+    for (ChunkActivations& chunk : chunks) {
+        chunk.scratch = scratch;
+        for (MicroBatchActivations& slot : chunk.slots) {
+            for (LayerActivations& layer : slot.layers) connect_mlp(layer, scratch);
+        }
+    }
     return chunks;
 }
 

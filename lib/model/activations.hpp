@@ -17,6 +17,8 @@ namespace lm::model {
 struct LayerActivations {
     ResidualNormActivations attention_norm;
     AttentionActivations attention;
+    View middle;  // [R, C] compute: the residual stream after the addition of attention's branch
+    // `stream`: `middle`, or with a parallel residual attention_norm.stream.
     ResidualNormActivations mlp_norm;
     MlpActivations mlp;
 };

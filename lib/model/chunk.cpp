@@ -78,7 +78,8 @@ GptChunk::GptChunk(const ChunkSetup& setup, const Params& weights, const Params&
         layers_.push_back({.attention_norm = {w.attention_norm, g.attention_norm},
                            .attention = {w.attention, g.attention, own},
                            .mlp_norm = {w.mlp_norm, g.mlp_norm},
-                           .mlp = {w.mlp, g.mlp, config.activation}});
+                           .mlp = {w.mlp, g.mlp, config.activation},
+                           .parallel_residual = config.parallel_residual});
     }
     if (!part_.head) return;
     final_norm_ = ResidualNorm(weights.final_norm, gradients.final_norm);
@@ -137,7 +138,7 @@ void GptChunk::forward(Context& context, const MicroBatch& micro_batch) {
     }
     final_norm_.forward(pass,
                         {.branch = branch,
-                         .residual = layers_.empty() ? View{} : act.layers.back().mlp_norm.stream,
+                         .residual = layers_.empty() ? View{} : act.layers.back().middle,
                          .dropout = dropout_before(pass, part_.n_layers())},
                         act.final_norm);
 }
@@ -151,19 +152,23 @@ void GptChunk::forward_layer(const Pass& pass, const MicroBatchActivations& act,
     const Layer& modules = layers_[index];
     const LayerActivations& a = act.layers[index];
     if (branch) {
-        const View residual = layer == 0 ? View{} : act.layers[index - 1].mlp_norm.stream;
+        const View residual = layer == 0 ? View{} : act.layers[index - 1].middle;
         modules.attention_norm.forward(
             pass, {.branch = branch, .residual = residual, .dropout = dropout_before(pass, layer)},
             a.attention_norm);
     } else {
         modules.attention_norm.normalize(pass, a.attention_norm);
     }
-    const View attention = modules.attention.forward(pass, a.attention_norm.y, a.attention);
-    modules.mlp_norm.forward(pass,
-                             {.branch = attention,
-                              .residual = a.attention_norm.stream,
-                              .dropout = dropout_of_attention_output(pass, layer)},
-                             a.mlp_norm);
+    const ResidualNorm::Addition add{
+        .branch = modules.attention.forward(pass, a.attention_norm.y, a.attention),
+        .residual = a.attention_norm.stream,
+        .dropout = dropout_of_attention_output(pass, layer)};
+    if (modules.parallel_residual) {
+        ResidualNorm().forward(pass, add, {.stream = a.middle});
+        modules.mlp_norm.normalize(pass, a.mlp_norm);
+    } else {
+        modules.mlp_norm.forward(pass, add, a.mlp_norm);
+    }
     modules.mlp.forward_up(pass, a.mlp_norm.y, a.mlp);
 }
 
@@ -243,14 +248,22 @@ View GptChunk::backward_layer(const Pass& pass, const MicroBatchActivations& act
         modules.mlp.recompute_activation(pass, a.mlp);
     }
     const View dmlp_input = modules.mlp.backward(pass, dbranch, a.mlp_norm.y, a.mlp);
-    const View dattention =
-        modules.mlp_norm.backward(pass,
-                                  {.dy = dmlp_input,
-                                   .dstream = dresidual,
-                                   .out = dresidual,
-                                   .dropout = dropout_of_attention_output(pass, layer),
-                                   .branch_bias = modules.attention.output_bias_gradient(pass)},
+    ResidualNorm::StreamGradient addition{
+        .dy = dmlp_input,
+        .dstream = dresidual,
+        .out = dresidual,
+        .dropout = dropout_of_attention_output(pass, layer),
+        .branch_bias = modules.attention.output_bias_gradient(pass)};
+    View dstream = dresidual;  // [R, C] compute: without attention's part
+    if (modules.parallel_residual) {
+        // The gradient of attention's branch does not include the MLP's part.
+        dstream = a.middle;
+        modules.mlp_norm.backward(pass, {.dy = dmlp_input, .dstream = dresidual, .out = dstream},
                                   a.mlp_norm);
+        addition.dy = {};
+    }
+    const View dattention = (modules.parallel_residual ? ResidualNorm() : modules.mlp_norm)
+                                .backward(pass, addition, a.mlp_norm);
     if (setup_.selective_recompute) modules.attention_norm.normalize(pass, a.attention_norm);
     const View dattention_input =
         modules.attention.backward(pass, dattention, a.attention_norm.y, a.attention);
@@ -260,7 +273,7 @@ View GptChunk::backward_layer(const Pass& pass, const MicroBatchActivations& act
     return modules.attention_norm.backward(
         pass,
         {.dy = dattention_input,
-         .dstream = dresidual,
+         .dstream = dstream,
          .out = stage_input ? a.attention_norm.stream : dresidual,
          .dropout = stage_input ? Dropout{} : dropout_before(pass, layer),
          .branch_bias = bias_before(pass, layer)},

@@ -101,6 +101,7 @@ class GptChunk {
         Attention attention;
         ResidualNorm mlp_norm;
         Mlp mlp;
+        bool parallel_residual;
     };
 
     // Returns the stream before the first layer, [R, C] compute; in a chunk without layers (the

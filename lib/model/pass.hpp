@@ -38,6 +38,9 @@ struct MicroBatchInputs {
 struct Scratch {
     View step_sums;  // [step_sum_count] fp64; the CPU reads it once in each step
     View branch;     // [N, C] compute: output of attention, MLP or embedding
+    // [R, C] compute: LayerActivations::middle of layers with a parallel residual, or none; in
+    // backward the gradient of the stream without attention's part.
+    View middle;
     View gathered;   // [N, C] compute: rows of all tensor ranks; sequence parallelism only
     View dresidual;  // [R, C] compute: gradient of the residual stream
     View dbranch;    // [R, C] compute: gradient of a branch before its dropout

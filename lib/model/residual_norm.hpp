@@ -25,7 +25,7 @@ class ResidualNorm {
   public:
     ResidualNorm() = default;
     // With empty `weights` the operation is only the addition: the last operation of a stage
-    // without the head.
+    // without the head, and the addition of attention's branch in a layer with a parallel residual.
     ResidualNorm(const NormParams& weights, const NormParams& gradients)
         : weight_(weights), grad_(gradients) {}
 

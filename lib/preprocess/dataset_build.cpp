@@ -3,11 +3,13 @@
 
 #include <algorithm>
 #include <atomic>
+#include <filesystem>
 #include <functional>
 #include <memory>
 #include <mutex>
 
 #include "base/error.hpp"
+#include "base/hash.hpp"
 #include "base/log.hpp"
 #include "base/threads.hpp"
 #include "base/version.hpp"
@@ -16,6 +18,7 @@
 #include "data/indexed/indexed_dataset.hpp"
 #include "data/jsonl/line_chunks.hpp"
 #include "io/checked.hpp"
+#include "io/file.hpp"
 #include "io/json.hpp"
 #include "io/stream.hpp"
 #include "preprocess/bad_lines.hpp"
@@ -210,6 +213,10 @@ class DatasetBuild {
                                tokenizer_->vocab_size(),
                                text::padded_vocab_size(tokenizer_->vocab_size(),
                                                        options_.divisible_by, options_.pad_to)};
+        for (const auto& [name, path] : text::files_of(options_.tokenizer)) {
+            metadata_.tokenizer.files.push_back(
+                {name, std::filesystem::absolute(path).string(), digest(io::read_file(path))});
+        }
     }
 
     void examine_inputs() {

@@ -121,12 +121,16 @@ std::vector<RampStep> ramp_steps(const BatchRamp& ramp, i64 total_samples, i64 c
     return steps;
 }
 
-std::vector<RampStep> BatchRamp::stages() const {
-    return ramp_steps(*this, samples + 2 * global_batch);
+std::vector<RampStep> BatchRamp::stages(i64 consumed) const {
+    const bool fits = global_batch <= (INT64_MAX - samples) / 2;
+    std::vector<RampStep> all = ramp_steps(*this, fits ? samples + 2 * global_batch : INT64_MAX);
+    if (is_full(consumed)) return {all.back()};
+    std::erase_if(all, [consumed](const RampStep& s) { return s.consumed_after() <= consumed; });
+    return all;
 }
 
-i64 samples_after(const BatchRamp& ramp, i64 iterations) {
-    i64 samples = 0;
+i64 samples_after(const BatchRamp& ramp, i64 iterations, i64 consumed) {
+    i64 samples = consumed;
     i64 k = 0;
     for (; k < iterations && !ramp.is_full(samples); ++k) {
         samples += ramp.batch_at(samples);
@@ -144,9 +148,9 @@ std::vector<i64> fitting_dp_sizes(const BatchRamp& ramp, i64 micro_batch, i64 li
     return sizes;
 }
 
-i64 count_iterations(const BatchRamp& ramp, i64 total_samples) {
+i64 count_iterations(const BatchRamp& ramp, i64 total_samples, i64 consumed) {
     i64 n = 0;
-    for (const RampStep& step : ramp_steps(ramp, total_samples)) n += step.n_iterations;
+    for (const RampStep& step : ramp_steps(ramp, total_samples, consumed)) n += step.n_iterations;
     return n;
 }
 

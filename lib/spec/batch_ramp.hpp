@@ -24,6 +24,7 @@ struct RampStep {
 struct BatchFrom {
     i64 samples = 0;
     i64 batch = 0;
+    bool operator==(const BatchFrom&) const = default;
 };
 
 struct BatchRamp {
@@ -48,9 +49,12 @@ struct BatchRamp {
     // the next iteration and all later iterations have the full batch size.
     bool is_full(i64 consumed_samples) const { return start == 0 || consumed_samples > samples; }
 
-    // Returns one step for each batch size of the ramp. The last step has the full batch size and
-    // only the first one or two iterations of that size.
-    std::vector<RampStep> stages() const;
+    // Returns one step for each batch size of the ramp that has iterations after `consumed`
+    // samples. The last step has the full batch size and only the first one or two iterations of
+    // that size.
+    std::vector<RampStep> stages(i64 consumed = 0) const;
+
+    bool operator==(const BatchRamp&) const = default;
 };
 
 // Returns the steps that remain in a training of `total_samples` samples after `consumed` samples.
@@ -58,11 +62,12 @@ struct BatchRamp {
 // `total_samples` is dropped.
 std::vector<RampStep> ramp_steps(const BatchRamp& ramp, i64 total_samples, i64 consumed = 0);
 
-// Returns the number of samples that the first `iterations` iterations consume.
-i64 samples_after(const BatchRamp& ramp, i64 iterations);
+// Returns the samples that are consumed `iterations` iterations after `consumed` samples.
+i64 samples_after(const BatchRamp& ramp, i64 iterations, i64 consumed = 0);
 
-// Returns the number of iterations of a training of `total_samples` samples.
-i64 count_iterations(const BatchRamp& ramp, i64 total_samples);
+// Returns the number of iterations of a training of `total_samples` samples after `consumed`
+// samples.
+i64 count_iterations(const BatchRamp& ramp, i64 total_samples, i64 consumed = 0);
 
 // Returns the data-parallel sizes up to `limit` that divide every batch of the ramp into whole
 // micro-batches of `micro_batch` samples.

@@ -88,10 +88,13 @@ void LearningRate::check() const {
 double LearningRate::at(i64 samples, i64 tokens) const {
     const double n = static_cast<double>(samples);
     if (warmup_samples > 0 && n <= warmup_samples) return init + (max - init) * n / warmup_samples;
+    const double t = static_cast<double>(tokens);
+    if (warmup_in_tokens && warmup_tokens > 0 && t <= warmup_tokens)
+        return init + (max - init) * t / warmup_tokens;
     if (style == DecayStyle::constant) return max;
 
     const bool by_tokens = decay_tokens > 0;
-    const double done = by_tokens ? static_cast<double>(tokens) : n;
+    const double done = by_tokens ? t : n;
     const double end = by_tokens ? decay_tokens : decay_samples;
     const double start = by_tokens ? warmup_tokens : warmup_samples;
     if (done > end) return min;

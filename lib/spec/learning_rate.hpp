@@ -39,11 +39,12 @@ struct LearningRate {
     DecayStyle style = DecayStyle::linear;
     double warmup_samples = 0;
     double decay_samples = 0;  // from the start of the run, warm-up included
-    // If this is above 0, the decay counts tokens. The warm-up still counts samples; warmup_tokens
-    // is the number of tokens in warmup_samples.
+    // If this is above 0, the decay counts tokens. The warm-up still counts samples unless
+    // warmup_in_tokens is set; warmup_tokens is the number of tokens in warmup_samples.
     double decay_tokens = 0;
     double warmup_tokens = 0;
-    double anneal_samples = 0;  // wsd: the last part of decay_samples
+    bool warmup_in_tokens = false;  // --lr-warmup-tokens; warmup_samples is then 0
+    double anneal_samples = 0;      // wsd: the last part of decay_samples
     AnnealStyle anneal = AnnealStyle::exponential;
 
     // Throws Error(usage) naming the flag of an invalid value.

@@ -63,7 +63,8 @@ LayerConfig ModelConfig::layer(i64 index) const {
             .position = position,
             .rotary = {rotary_base, rope_scaling},
             .window = window,
-            .activation = activation};
+            .activation = activation,
+            .parallel_residual = parallel_residual};
 }
 
 namespace {

@@ -78,6 +78,7 @@ struct LayerConfig {
     RotaryFrequencies rotary;
     i64 window = 0;  // keys that a query sees, its own included; 0: no limit
     Activation activation = Activation::gelu_tanh;
+    bool parallel_residual = false;  // ModelConfig::parallel_residual
     friend bool operator==(const LayerConfig&, const LayerConfig&) = default;
 };
 
@@ -103,9 +104,11 @@ struct ModelConfig {
     bool embedding_norm = false;      // --embed-layernorm
     bool norm_1p = false;             // --apply-layernorm-1p: norms multiply by 1 + weight
     bool qk_norm = false;             // --qk-layernorm: normalizes each head of query and key
-    bool untied_head = false;         // --untie-embeddings-and-output-weights
-    bool linear_bias = true;          // --disable-bias-linear clears it
-    bool qkv_bias = false;            // --add-qkv-bias: biases of query, key and value
+    // --use-parallel-residual: x + attention(norm1(x)) + mlp(norm2(x)), as in GPT-NeoX
+    bool parallel_residual = false;
+    bool untied_head = false;  // --untie-embeddings-and-output-weights
+    bool linear_bias = true;   // --disable-bias-linear clears it
+    bool qkv_bias = false;     // --add-qkv-bias: biases of query, key and value
     double attention_dropout = 0.1;
     double hidden_dropout = 0.1;
     double init_std = 0.02;

@@ -42,6 +42,7 @@ void check_request(const ScheduleRequest& r) {
                {"--train-iters", r.train_iters.has_value()}});
     check_one({{"--lr-warmup-samples", r.warmup_samples.value_or(0) != 0},
                {"--lr-warmup-iters", r.warmup_iters.value_or(0) != 0},
+               {"--lr-warmup-tokens", r.warmup_tokens.has_value()},
                {"--lr-warmup-fraction", r.warmup_fraction.has_value()}});
     check_one({{"--lr-decay-samples", r.decay_samples.has_value()},
                {"--lr-decay-iters", r.decay_iters.has_value()},
@@ -82,33 +83,29 @@ std::optional<GrowingWeightDecay> growing_decay(const ScheduleRequest& r, double
 
 }  // namespace
 
-Schedule::Schedule(const ScheduleRequest& request)
-    : seq_length_(request.seq_length),
-      ramp_(request.ramp),
-      train_samples_(request.train_samples),
-      train_iters_(request.train_iters),
-      train_tokens_(request.train_tokens),
-      curriculum_(request.curriculum) {
-    ramp_.check();
-    check_request(request);
+Schedule::Schedule(const ScheduleRequest& request, std::vector<PastBatches> past)
+    : request_(request), past_(std::move(past)) {
+    request_.ramp.check();
+    check_request(request_);
     end_ = run(unbounded);
     if (end_.iteration == 0) {
         usage_error("--train-samples", "{} is less than the first batch of {} samples",
-                    train_samples_.value_or(0), batch({}));
+                    request_.train_samples.value_or(0), batch({}));
     }
-    set_rate(request);
+    set_rate();
 }
 
 i64 Schedule::seq_length(const Counters& done) const {
-    return curriculum_ ? curriculum_->seq_length(done.iteration + 1) : seq_length_;
+    return request_.curriculum ? request_.curriculum->seq_length(done.iteration + 1)
+                               : request_.seq_length;
 }
 
 std::vector<i64> Schedule::seq_lengths(i64 iterations) const {
-    if (!curriculum_) return {seq_length_};
+    if (!request_.curriculum) return {request_.seq_length};
     std::set<i64> lengths;
     for (i64 i = iterations + 1; i <= end_.iteration; ++i) {
-        lengths.insert(curriculum_->seq_length(i));
-        if (curriculum_->finished(i)) break;
+        lengths.insert(request_.curriculum->seq_length(i));
+        if (request_.curriculum->finished(i)) break;
     }
     return {lengths.begin(), lengths.end()};
 }
@@ -118,30 +115,44 @@ Counters Schedule::next(const Counters& done) const {
     return {done.iteration + 1, done.samples + samples, done.tokens + samples * seq_length(done)};
 }
 
+// Returns what next() does, also for an iteration of a past part.
+Counters Schedule::next_of_all(const Counters& done) const {
+    const auto part = std::ranges::find_if(
+        past_, [&](const PastBatches& p) { return done.iteration < p.until.iteration; });
+    if (part == past_.end()) return next(done);
+    // What a part has consumed is known at its end, also when its ramp does not explain it.
+    if (done.iteration + 1 == part->until.iteration) return part->until;
+    const i64 samples = part->ramp.batch_at(done.samples);
+    return {done.iteration + 1, done.samples + samples, done.tokens + samples * seq_length(done)};
+}
+
 bool Schedule::finished(const Counters& done) const {
-    return (train_samples_ && done.samples + batch(done) > *train_samples_) ||
-           (train_iters_ && done.iteration >= *train_iters_) ||
-           (train_tokens_ && done.tokens >= *train_tokens_);
+    return (request_.train_samples && done.samples + batch(done) > *request_.train_samples) ||
+           (request_.train_iters && done.iteration >= *request_.train_iters) ||
+           (request_.train_tokens && done.tokens >= *request_.train_tokens);
 }
 
 std::string_view Schedule::unreached_limit() const {
-    if (!train_tokens_ || (!train_iters_ && !train_samples_)) return "";
-    if (end_.tokens < *train_tokens_) return "--train-tokens";
-    if (train_iters_) return end_.iteration < *train_iters_ ? "--train-iters" : "";
-    return end_.samples + batch(end_) > *train_samples_ ? "" : "--train-samples";
+    if (!request_.train_tokens || (!request_.train_iters && !request_.train_samples)) return "";
+    if (end_.tokens < *request_.train_tokens) return "--train-tokens";
+    if (request_.train_iters) return end_.iteration < *request_.train_iters ? "--train-iters" : "";
+    return end_.samples + batch(end_) > *request_.train_samples ? "" : "--train-samples";
 }
 
 // Returns the number of iterations from `done` to the end of the run if batch size and sequence
 // length do not change in these iterations, else 0. run() adds these iterations at once.
 i64 Schedule::steady_iterations(const Counters& done) const {
-    if (!ramp_.is_full(done.samples)) return 0;
-    if (curriculum_ && !curriculum_->finished(done.iteration + 1)) return 0;
+    if (!past_.empty() && done.iteration < past_.back().until.iteration) return 0;
+    if (!ramp().is_full(done.samples)) return 0;
+    if (request_.curriculum && !request_.curriculum->finished(done.iteration + 1)) return 0;
     const i64 samples = batch(done);
     i64 left = unbounded;
-    if (train_samples_) left = std::min(left, (*train_samples_ - done.samples) / samples);
-    if (train_iters_) left = std::min(left, *train_iters_ - done.iteration);
-    if (train_tokens_) {
-        left = std::min(left, ceil_div(*train_tokens_ - done.tokens, samples * seq_length(done)));
+    if (request_.train_samples)
+        left = std::min(left, (*request_.train_samples - done.samples) / samples);
+    if (request_.train_iters) left = std::min(left, *request_.train_iters - done.iteration);
+    if (request_.train_tokens) {
+        left = std::min(left,
+                        ceil_div(*request_.train_tokens - done.tokens, samples * seq_length(done)));
     }
     return left;
 }
@@ -155,7 +166,7 @@ Counters Schedule::run(i64 max_iterations) const {
             return {done.iteration + steady, done.samples + samples,
                     done.tokens + checked_mul(samples, seq_length(done))};
         }
-        done = next(done);
+        done = next_of_all(done);
     }
     return done;
 }
@@ -163,10 +174,29 @@ Counters Schedule::run(i64 max_iterations) const {
 // Returns the number of samples of the first `iterations` iterations. These may be more iterations
 // than the run has, because the decay may be longer than the run.
 i64 Schedule::samples_after_unbounded(i64 iterations) const {
-    i64 samples = 0;
-    i64 k = 0;
-    for (; k < iterations && !ramp_.is_full(samples); ++k) samples += ramp_.batch_at(samples);
-    return samples + checked_mul(iterations - k, ramp_.global_batch);
+    Counters begin;
+    for (const auto& [ramp, until] : past_) {
+        if (iterations < until.iteration) {
+            const i64 samples = samples_after(ramp, iterations - begin.iteration, begin.samples);
+            return std::min(samples, until.samples);
+        }
+        begin = until;
+    }
+    return samples_after(request_.ramp, iterations - begin.iteration, begin.samples);
+}
+
+// Returns the number of iterations that consume at most the first `samples` samples, without a
+// limit as samples_after_unbounded().
+i64 Schedule::whole_iterations(i64 samples) const {
+    Counters begin;
+    for (const auto& [ramp, until] : past_) {
+        if (samples < until.samples) {
+            const i64 n = begin.iteration + count_iterations(ramp, samples, begin.samples);
+            return std::min(n, until.iteration);
+        }
+        begin = until;
+    }
+    return begin.iteration + count_iterations(request_.ramp, samples, begin.samples);
 }
 
 double Schedule::in_samples(std::optional<i64> samples, std::optional<i64> iterations) const {
@@ -177,13 +207,34 @@ double Schedule::in_samples(std::optional<i64> samples, std::optional<i64> itera
 // Returns the number of tokens consumed at the first iteration after which at least `samples`
 // samples are consumed.
 double Schedule::tokens_after(double samples) const {
-    if (!curriculum_) return samples * static_cast<double>(seq_length_);
+    if (!request_.curriculum) return samples * static_cast<double>(request_.seq_length);
     Counters done;
-    while (static_cast<double>(done.samples) < samples) done = next(done);
+    while (static_cast<double>(done.samples) < samples) done = next_of_all(done);
     return static_cast<double>(done.tokens);
 }
 
-void Schedule::set_rate(const ScheduleRequest& request) {
+// Returns the length of the WSD annealing in samples. As Megatron-LM's lr_wsd_decay_iters, the flag
+// counts the last iterations of the decay, not the first of the training, whose batches may be
+// smaller.
+double Schedule::anneal_samples() const {
+    if (request_.anneal_samples) return static_cast<double>(*request_.anneal_samples);
+    constexpr std::string_view flag = "--lr-wsd-decay-iters";
+    if (!request_.anneal_iters) {
+        usage_error("--lr-wsd-decay-samples", "is needed by --lr-decay-style WSD");
+    }
+    const i64 n = *request_.anneal_iters;
+    const i64 end =
+        request_.decay_iters.value_or(whole_iterations(static_cast<i64>(rate_.decay_samples)));
+    if (n < 1 || n > end) {
+        usage_error(flag,
+                    "{} iterations are not between 1 and the {} iterations of the whole decay", n,
+                    end);
+    }
+    return static_cast<double>(samples_after_unbounded(end) - samples_after_unbounded(end - n));
+}
+
+void Schedule::set_rate() {
+    const ScheduleRequest& request = request_;
     if (!request.lr) usage_error("--lr", "the maximum learning rate is missing");
     rate_.max = *request.lr;
     rate_.min = request.min_lr;
@@ -198,13 +249,12 @@ void Schedule::set_rate(const ScheduleRequest& request) {
     rate_.warmup_samples = request.warmup_fraction
                                ? *request.warmup_fraction * rate_.decay_samples
                                : in_samples(request.warmup_samples, request.warmup_iters);
-    if (request.decay_tokens) rate_.decay_tokens = static_cast<double>(*request.decay_tokens);
-    if (request.decay_style == DecayStyle::wsd) {
-        if (!request.anneal_samples && !request.anneal_iters) {
-            usage_error("--lr-wsd-decay-samples", "is needed by --lr-decay-style WSD");
-        }
-        rate_.anneal_samples = in_samples(request.anneal_samples, request.anneal_iters);
+    if (request.warmup_tokens) {
+        rate_.warmup_in_tokens = true;
+        rate_.warmup_tokens = static_cast<double>(*request.warmup_tokens);
     }
+    if (request.decay_tokens) rate_.decay_tokens = static_cast<double>(*request.decay_tokens);
+    if (request.decay_style == DecayStyle::wsd) rate_.anneal_samples = anneal_samples();
     set_learning_rate(rate_, decoupled_range(request));
     set_weight_decay(growing_decay(request, static_cast<double>(planned_samples())));
 }
@@ -212,7 +262,8 @@ void Schedule::set_rate(const ScheduleRequest& request) {
 void Schedule::set_learning_rate(const LearningRate& rate,
                                  const std::optional<RateRange>& decoupled) {
     rate_ = rate;
-    rate_.warmup_tokens = rate_.decay_tokens > 0 ? tokens_after(rate_.warmup_samples) : 0;
+    if (!rate_.warmup_in_tokens)
+        rate_.warmup_tokens = rate_.decay_tokens > 0 ? tokens_after(rate_.warmup_samples) : 0;
     rate_.check();
     decoupled_ = decoupled;
     if (!decoupled) return;

@@ -40,7 +40,10 @@ std::vector<RatePoint> key_rates(const Schedule& schedule) {
         }
     };
     add("start", {});
-    add_at("end of the warm-up", &Counters::samples, rate.warmup_samples);
+    if (rate.warmup_in_tokens)
+        add_at("end of the warm-up", &Counters::tokens, rate.warmup_tokens);
+    else
+        add_at("end of the warm-up", &Counters::samples, rate.warmup_samples);
     if (rate.style != DecayStyle::constant) {
         const auto axis = by_tokens ? &Counters::tokens : &Counters::samples;
         const double begin = by_tokens ? rate.warmup_tokens : rate.warmup_samples;

@@ -18,20 +18,29 @@ namespace {
 
 class PathTarget final : public SyncTarget {
   public:
-    // `path` exists. `rate`: the largest number of bytes per second; nullopt: no limit.
+    // `rate`: the largest number of bytes per second; nullopt: no limit.
     PathTarget(std::string path, std::optional<i64> rate)
         : path_(io::without_trailing_slashes(std::move(path))), rate_(rate) {}
 
     bool is_remote() const override { return false; }
-    std::string manifests(const std::string&) override { return path_; }
+    std::vector<std::string> files() override {
+        return io::exists(path_) ? io::list_directory(path_) : std::vector<std::string>();
+    }
+
+    std::string manifests(const std::string&) override {
+        io::make_directories(path_);
+        return path_;
+    }
+
+    bool has_space(const std::string& path, i64) override {
+        return ckpt::has_space(plan_of(path), in(io::base_name(path)));
+    }
     void require_space(const std::string& path) override {
-        ckpt::require_space(ckpt::plan_copy(ckpt::Checkpoint::open(path), false),
-                            in(io::base_name(path)));
+        ckpt::require_space(plan_of(path), in(io::base_name(path)));
     }
 
     void send_step(const std::string& path) override {
-        const auto step = ckpt::Checkpoint::open(path);
-        const ckpt::CopyPlan plan = ckpt::plan_copy(step, false);
+        const ckpt::CopyPlan plan = plan_of(path);
         ckpt::copy(
             plan, in(io::base_name(path)),
             {.replace = false, .bytes_per_second = rate_, .progress = part_of(plan.n_bytes())});
@@ -66,6 +75,9 @@ class PathTarget final : public SyncTarget {
     }
 
   private:
+    static ckpt::CopyPlan plan_of(const std::string& step) {
+        return ckpt::plan_copy(ckpt::Checkpoint::open(step), false);
+    }
     std::string in(const std::string& name) const { return path_ + "/" + name; }
     // Returns a function that reports `done` of `total` bytes to the callback of set_progress(); an
     // empty function when there is no callback.

@@ -37,6 +37,12 @@ class RcloneTarget final : public SyncTarget {
             limit_ = fmt::format("--bwlimit={}B", *rate);
     }
 
+    // Creates the destination, because rclone reports an error for a directory that does not exist.
+    std::vector<std::string> files() override {
+        rclone({"mkdir", name_});
+        return names_in(io::must_run(name_, {"rclone", "lsf", "--files-only", name_}));
+    }
+
     std::string manifests(const std::string& cache) override {
         io::make_directories(cache);
         rclone({"mkdir", name_});
@@ -58,7 +64,7 @@ class RcloneTarget final : public SyncTarget {
     }
 
     void send_file(const std::string& path, const std::string& name) override {
-        rclone({"copyto", path, remote(name)});
+        rclone({"copyto", "--checksum", path, remote(name)});
     }
 
     // Lists by a filter, because rclone reports an error for the name of a directory that does not

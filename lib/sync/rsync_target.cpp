@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <sstream>
 
 #include "base/error.hpp"
 #include "ckpt/history/steps.hpp"
@@ -46,6 +47,11 @@ class RsyncTarget final : public SyncTarget {
             rsync_.push_back(fmt::format("--bwlimit={}", std::max<i64>(1, *rate / 1024)));
     }
 
+    std::vector<std::string> files() override {
+        return names_in(
+            on_host(fmt::format("if [ -d {0} ]; then ls -A {0}; fi", io::shell_quoted(path_))));
+    }
+
     std::string manifests(const std::string& cache) override {
         on_host("mkdir -p " + io::shell_quoted(path_));
         io::make_directories(cache);
@@ -64,6 +70,23 @@ class RsyncTarget final : public SyncTarget {
         words.push_back(cache + "/");
         io::must_run(name_, words);
         return cache;
+    }
+
+    // Does not know of quotas.
+    bool has_space(const std::string& path, i64 bytes) override {
+        const std::string temporary = io::base_name(path) + std::string(ckpt::incoming_mark);
+        std::istringstream numbers(on_host(fmt::format(
+            "cd {0} && df -Pk . | {{ read -r header && read -r fs size used available rest && "
+            "echo $available; }} && if [ -d {1} ]; then du -sk {1}; fi",
+            io::shell_quoted(path_), io::shell_quoted(temporary))));
+        constexpr i64 kib = 1024;
+        i64 available = 0;
+        i64 copied = 0;
+        if (!(numbers >> available)) return true;
+        numbers >> copied;
+        constexpr i64 block = 4;  // KiB that the end of a file may need
+        const auto n_blocks = static_cast<i64>(io::list_directory(path).size()) + 1;
+        return bytes / kib + n_blocks * block <= available + copied;
     }
 
     void send_step(const std::string& path) override {
@@ -87,6 +110,8 @@ class RsyncTarget final : public SyncTarget {
         on_host(fmt::format("cd {} && {{ {}mkdir -p {}; }}", io::shell_quoted(path_),
                             refuse_links(parent), io::shell_quoted(parent)));
         auto words = rsync_;
+        // `latest` may have the size and the second of the one before, from an earlier sync.
+        if (name == ckpt::latest_file) words.emplace_back("--checksum");
         words.insert(words.end(), {path, remote(name)});
         io::must_run(name_, words);
     }

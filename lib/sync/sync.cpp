@@ -3,6 +3,7 @@
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <chrono>
 #include <cstdlib>
 #include <functional>
@@ -21,6 +22,7 @@
 #include "io/append_file.hpp"
 #include "io/file.hpp"
 #include "io/path.hpp"
+#include "sync/destination_check.hpp"
 #include "sync/sync_plan.hpp"
 
 namespace lm::sync {
@@ -56,12 +58,14 @@ class Sync {
     void sync_all() {
         from_ = ckpt::read_lineage(request_.source);
         from_.candidates();  // throws when the current branch is unknown
+        if (target_.is_remote()) again([&] { check_files(request_, target_); });
         read_target();
+        check_runs(request_, from_, to_);
         report_damaged_manifests();
         for (const PlannedStep& step : plan_sync(from_, to_, request_.rules.keep)) {
             sync_step(step);
         }
-        if (!report_.copied.empty()) read_target();
+        if (!report_.copied.empty() || !report_.removed.empty()) read_target();
         set_latest();
         set_branches_aside();
         retain();
@@ -140,7 +144,6 @@ class Sync {
     void copy(const PlannedStep& planned) {
         const ckpt::StepEntry& entry = *planned.entry;
         const Outgoing step = outgoing(entry);
-        target_.require_space(step.path);
         const std::string name = ckpt::step_name(entry.step);
         const auto verified = shown("verify " + name);
         const ckpt::Verification result =
@@ -156,6 +159,8 @@ class Sync {
             }
             run_error(entry.path, "is corrupt: not copied");
         }
+        if (!request_.rules.keep.empty()) make_room(step, entry.step);
+        target_.require_space(step.path);
         if (planned.action == SyncAction::replace) {
             set_aside(entry.step, entry.manifest->generation);
         }
@@ -184,6 +189,44 @@ class Sync {
         i64 bytes = plan.n_bytes();
         for (const auto& [name, text] : plan.documents) bytes += std::ssize(text);
         return {path, ckpt::digest_of_manifest(plan.documents.back().second), bytes};
+    }
+
+    // Removes the steps of the target that its rules will remove after this copy anyway, the oldest
+    // first, until the copy fits. The newest step of the target, from which a run would go on,
+    // stays until the copy is complete.
+    void make_room(const Outgoing& step, i64 number) {
+        std::vector<i64> steps = current_steps();
+        steps.insert(steps.end(), report_.copied.begin(), report_.copied.end());
+        if (steps.empty()) return;
+        const i64 newest = std::ranges::max(steps);
+        steps.push_back(number);
+        for (const i64 old : ckpt::steps_to_remove(steps, request_.rules.keep, newest)) {
+            if (old == number) continue;
+            if (has_space(step)) return;
+            remove(old);
+        }
+    }
+
+    bool has_space(const Outgoing& step) const {
+        bool has = true;
+        again([&] { has = target_.has_space(step.path, step.bytes); });
+        return has;
+    }
+
+    void remove(i64 step) {
+        const std::string name = ckpt::step_name(step);
+        show("remove " + name);
+        target_.remove_step(name);
+        report_.removed.push_back(step);
+    }
+
+    // Returns the complete steps of the target's current branch, ascending.
+    std::vector<i64> current_steps() const {
+        std::vector<i64> steps;
+        for (const ckpt::StepEntry& entry : to_.steps) {
+            if (to_.current(entry)) steps.push_back(entry.step);
+        }
+        return steps;
     }
 
     // Compares the bytes of the copy at the target with the step that would be sent. Skips a copy
@@ -261,17 +304,17 @@ class Sync {
     }
 
     void retain() {
-        std::vector<i64> complete;
-        for (const ckpt::StepEntry& entry : to_.steps) {
-            if (to_.current(entry)) complete.push_back(entry.step);
-        }
-        const ckpt::PrunePlan plan = ckpt::plan_prune(directory_, to_, complete, request_.rules);
+        const ckpt::PrunePlan plan =
+            ckpt::plan_prune(directory_, to_, current_steps(), request_.rules);
         for (const ckpt::PruneAction& action : plan.actions) {
             const i64 step = ckpt::step_from_name(action.name);
-            show("remove " + action.name);
-            const bool state = action.kind == ckpt::PruneKind::optimizer_state;
-            state ? target_.drop_state(action.name) : target_.remove_step(action.name);
-            (state ? report_.state_removed : report_.removed).push_back(step);
+            if (action.kind == ckpt::PruneKind::optimizer_state) {
+                show("remove " + action.name);
+                target_.drop_state(action.name);
+                report_.state_removed.push_back(step);
+            } else {
+                remove(step);
+            }
         }
     }
 
@@ -305,6 +348,9 @@ std::optional<SyncReport> sync(const SyncRequest& request) {
     const auto target = SyncTarget::open(
         request.destination,
         {.bytes_per_second = request.bytes_per_second, .follow_links = request.weights_only});
+    check_place(request, *target);
+    // Before the lock, which is a file in a local destination. sync_to() checks a remote one.
+    if (!target->is_remote()) check_files(request, *target);
     const std::string state = state_directory(*target, request.destination);
     io::make_directories(state);
     auto lock = io::AppendFile::open(fmt::format("{}/{}", state, lock_file));

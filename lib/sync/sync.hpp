@@ -42,9 +42,10 @@ struct SyncReport {
 };
 
 // Syncs to the destination of the request. Returns nullopt when another process already syncs to
-// this destination. Throws Error(usage) when the rules need an operation that the destination does
-// not support. A step that cannot be copied does not end the sync. Any other transfer that still
-// fails after all retries ends it. SyncReport::failed has the errors of both cases.
+// this destination. Throws Error(usage) for a destination that destination_check.hpp refuses, and
+// when the rules need an operation that the destination does not support. A step that cannot be
+// copied does not end the sync. Any other transfer that still fails after all retries ends it.
+// SyncReport::failed has the errors of both cases.
 std::optional<SyncReport> sync(const SyncRequest& request);
 
 // Syncs to an open target. `state`: a directory for temporary files and for copies of the manifests

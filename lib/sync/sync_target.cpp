@@ -4,7 +4,7 @@
 #include <unistd.h>
 
 #include "base/error.hpp"
-#include "io/file.hpp"
+#include "io/lines.hpp"
 #include "io/output_place.hpp"
 #include "io/program.hpp"
 
@@ -38,12 +38,20 @@ std::unique_ptr<SyncTarget> SyncTarget::open(const std::string& name,
             return rclone_target(name, options);
     }
     io::refuse_file_as_parent(name);
-    io::make_directories(name);
     return path_target(name, options);
+}
+
+std::vector<std::string> SyncTarget::names_in(const std::string& output) {
+    const auto lines = io::lines_of(output);
+    return {lines.begin(), lines.end()};
 }
 
 bool SyncTarget::programs_show_progress() const {
     return progress_ && ::isatty(STDERR_FILENO) == 1;
+}
+
+bool SyncTarget::has_space(const std::string&, i64) {
+    return true;
 }
 
 void SyncTarget::require_space(const std::string&) {}

@@ -10,6 +10,7 @@
 #include <string>
 #include <string_view>
 #include <utility>
+#include <vector>
 
 #include "base/types.hpp"
 
@@ -30,8 +31,8 @@ struct TransferOptions {
 
 class SyncTarget {
   public:
-    // Opens the destination `name`. Creates the directory when `name` is a path. Asks rclone for
-    // its remotes when `name` has a colon.
+    // Opens the destination `name` and writes nothing. Asks rclone for its remotes when `name` has
+    // a colon.
     static std::unique_ptr<SyncTarget> open(const std::string& name,
                                             const TransferOptions& options);
     virtual ~SyncTarget() = default;
@@ -46,11 +47,17 @@ class SyncTarget {
         progress_ = std::move(progress);
     }
 
-    // Returns a local directory that holds the current `latest` and manifests of the target. A path
-    // target returns its path. A remote target copies these files to `cache` and returns `cache`.
+    // Returns the names of the files in the destination, and not always those of directories. None
+    // when the destination does not exist.
+    virtual std::vector<std::string> files() = 0;
+    // Creates the destination. Returns a local directory that holds the current `latest` and
+    // manifests of the target. A path target returns its path. A remote target copies these files
+    // to `cache` and returns `cache`.
     virtual std::string manifests(const std::string& cache) = 0;
-    // Throws Error(failure) when the target has too little free space for the local step `path`.
-    // Does nothing for a remote target, whose free space is unknown.
+    // Returns whether the target has enough free space for the local step `path`, whose files have
+    // `bytes` bytes, or its free space is unknown.
+    virtual bool has_space(const std::string& path, i64 bytes);
+    // Throws Error(failure) when has_space() does not hold.
     virtual void require_space(const std::string& path);
     // Copies the local step `path` under a temporary name, then gives the complete copy the name of
     // the step.
@@ -71,6 +78,8 @@ class SyncTarget {
     virtual void drop_state(const std::string& name);
 
   protected:
+    // Returns the lines of the output of a program.
+    static std::vector<std::string> names_in(const std::string& output);
     // Returns whether rsync and rclone should print their progress.
     bool programs_show_progress() const;
     std::function<void(i64 done, i64 total)> progress_;

@@ -297,7 +297,7 @@ std::string_view BpeTokenizer::token(i32 id) const {
     if (id < 0 || id >= vocab_size()) {
         run_error(origin_, "id {} is out of range: the vocabulary has {} ids", id, vocab_size());
     }
-    if (model_.token(id).empty()) run_error(origin_, "id {} has no token", id);
+    if (!has_token(id)) run_error(origin_, "id {} has no token", id);
     return model_.token(id);
 }
 

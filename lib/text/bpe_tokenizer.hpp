@@ -63,6 +63,9 @@ class BpeTokenizer : public Tokenizer {
     const std::string& digest() const override { return digest_; }
     std::unique_ptr<Encoder> make_encoder(i64 text_bytes) const override;
     bool normalizes() const override { return !text_steps_.normalizer.empty(); }
+    bool has_token(i32 id) const override {
+        return id >= 0 && id < vocab_size() && !model_.token(id).empty();
+    }
     std::string_view token(i32 id) const override;
     const BpeModel& model() const { return model_; }
 

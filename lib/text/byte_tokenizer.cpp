@@ -39,9 +39,10 @@ class ByteTokenizer : public Tokenizer {
     std::unique_ptr<Encoder> make_encoder(i64 /*text_bytes*/) const override {
         return std::make_unique<ByteEncoder>();
     }
+    bool has_token(i32 id) const override { return id >= 0 && id <= end_of_document_id; }
     std::string_view token(i32 id) const override {
         if (id == end_of_document_id) return {};
-        if (id < 0 || id > end_of_document_id)
+        if (!has_token(id))
             run_error("ByteTokenizer", "id {} is out of range: expected 0 to {}", id,
                       end_of_document_id);
         return std::string_view(bytes_).substr(static_cast<size_t>(id), 1);

@@ -9,6 +9,7 @@
 #include "base/error.hpp"
 #include "base/log.hpp"
 #include "io/file.hpp"
+#include "io/other_format.hpp"
 #include "text/bpe_tokenizer.hpp"
 
 namespace lm::text {
@@ -27,6 +28,8 @@ std::vector<std::string> read_vocab(const std::string& path) {
         for (const auto field : vocabulary)
             entries.emplace_back(field.key, field.value.get_int64());
     } catch (const simdjson::simdjson_error&) {
+        if (const auto other = io::other_format(text); !other.empty())
+            run_error(path, "is {}", other);
         run_error(path,
                   "truncated, or not a vocabulary: expected a JSON object of tokens and ids "
                   "such as {{\"the\": 262, \"of\": 286}}");
@@ -121,6 +124,8 @@ BpeFiles read_gpt2_files(const std::string& vocab_path, const std::string& merge
     files.tokens = read_vocab(vocab_path);
     const TokenIndex index(files.tokens, vocab_path);
     const std::string text = io::read_file(merges_path);
+    if (const auto other = io::other_format(text); !other.empty())
+        run_error(merges_path, "is {}", other);
     const std::vector<std::string_view> lines = lines_of(text);
     size_t n = 0;
     if (!lines.empty() && lines[0].starts_with("#version")) {

@@ -86,14 +86,15 @@ TEST_CASE("models with the settings of newer flags have the logits of their clas
     stablelm.activation = spec::Activation::swiglu;
     spec::ModelConfig nemotron = test::nemotron_model(2, 6, 2);
     nemotron.qkv_bias = nemotron.qk_norm = false;
-    for (auto& [name, model] :
-         std::initializer_list<std::pair<const char*, spec::ModelConfig>>{{"llama", scaled},
-                                                                          {"qwen2", qwen2},
-                                                                          {"qwen3", qwen3},
-                                                                          {"mistral", window},
-                                                                          {"gpt_neox", partial},
-                                                                          {"stablelm", stablelm},
-                                                                          {"nemotron", nemotron}}) {
+    for (auto& [name, model] : std::initializer_list<std::pair<const char*, spec::ModelConfig>>{
+             {"llama", scaled},
+             {"qwen2", qwen2},
+             {"qwen3", qwen3},
+             {"mistral", window},
+             {"gpt_neox", partial},
+             {"stablelm", stablelm},
+             {"gpt_neox", test::neox_model(2, 5)},
+             {"nemotron", nemotron}}) {
         INFO(name);
         const test::ScratchDirectory scratch;
         spec::ModelConfig bytes = model;

@@ -54,6 +54,7 @@ TEST_CASE("a manifest keeps what later versions added, and omits its defaults") 
     model.norm_1p = true;
     model.qk_norm = true;
     model.qkv_bias = true;
+    model.parallel_residual = true;
     model.resolve();
     const ModelConfig read = written_and_read(model);
     CHECK(to_json(read) == to_json(model));

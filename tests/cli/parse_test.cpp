@@ -211,6 +211,55 @@ TEST_CASE_METHOD(Fixture, "a missing value is an error, never the next option") 
     CHECK_THAT(complaint(options, {"--name", "--"}), HasInOrder("--name: ", "(NAME)"));
     CHECK_THAT(complaint(options, {"--num-workers", "--json"}),
                HasInOrder("--num-workers: ", "(X)"));
+    // An unset variable of a script; the next word may be an unknown option.
+    CHECK_THAT(complaint(options, {"--n", "--mup", "--lr", "1"}),
+               HasInOrder("--n: needs", "--mup: unknown"));
+    CHECK_THAT(complaint(options, {"--n", "--lr", "--size", "--json"}),
+               HasInOrder("--n: needs", "--lr: needs", "--size: needs"));
+    parse({"--name=--x", "--lr", "-1"});
+    CHECK(args.name == "--x");
+    CHECK(args.lr == -1);
+}
+
+TEST_CASE_METHOD(Fixture, "quotes that the shell passed on are named") {
+    CHECK_THAT(complaint(options, {"--lr", "'1e-4'"}), HasInOrder("--lr: '1e-4'", "quotes"));
+    CHECK_THAT(complaint(options, {"--n", "\"5\""}), HasInOrder("--n: \"5\"", "quotes"));
+}
+
+TEST_CASE("options of a feature are harmless when another option turns the feature off") {
+    i64 n = 0;
+    Options options("lm-x", "x");
+    options.value("--n", &n, "N", "count");
+    options.refused("--experts", 1, "no experts", "1");
+    options.refused("--moe-*", -1, "no experts", "", "--experts");
+    options.refused("--topk", 1, "no experts", "", "--experts");
+    std::vector<std::string> notes;
+    lm::set_log_sink([&](lm::Severity, std::string_view text) { notes.emplace_back(text); });
+    options.parse(
+        {"--moe-loss", "0.1", "--experts", "1", "--topk=2", "--moe-a", "b", "c", "--n", "3"});
+    lm::set_log_sink({});
+    CHECK(n == 3);
+    CHECK(notes.size() == 4);
+    const auto objects = [&](const Arguments& arguments) {
+        std::string text;
+        const std::string all = complaint(options, arguments);
+        for (const std::string_view problem : lm::problems_in(all))
+            text += problem.substr(0, problem.find(": ") + 2);
+        return text;
+    };
+    CHECK(objects({"--experts", "8", "--moe-x", "1", "--topk", "1"}) ==
+          "--experts: --topk: --moe-x: ");
+    CHECK(objects({"--experts", "--moe-x", "1"}) == "--experts: --moe-x: ");
+    CHECK(objects({"--moe-x", "1"}) == "--moe-x: ");
+}
+
+TEST_CASE_METHOD(Fixture, "more problems are added to those of the command line") {
+    options.on_problems([&](Arguments& problems) {
+        CHECK(args.n == 5);
+        problems.emplace_back("more");
+    });
+    CHECK(complaint(options, {"--n", "5"}).empty());
+    CHECK_THAT(complaint(options, {"--n", "5", "--what"}), HasInOrder("--what: ", "more"));
 }
 
 TEST_CASE_METHOD(Fixture, "all problems of a command line are reported, in order") {
@@ -425,6 +474,29 @@ TEST_CASE("declaring a name twice or without dashes is a bug") {
     CHECK_THROWS_AS(options.value("--m,--n", &n, "N", "n"), lm::Error);
     CHECK_THROWS_AS(options.value("m", &n, "N", "n"), lm::Error);
     CHECK_THROWS_AS(options.given("--nonsense"), lm::Error);
+}
+
+TEST_CASE("the settings are the values of all targets") {
+    std::optional<i64> n;
+    double lr = 1e-3;
+    bool on = false, off = true;
+    std::vector<i64> list;
+    Options options("lm-x", "x");
+    options.value("--n,--count", &n, "N", "n");
+    options.value("--lr", &lr, "LR", "lr");
+    options.flag("--on", &on, "on");
+    options.flag_off("--not-on", &on, "not on");
+    options.flag_off("--no-off", &off, "off");
+    options.values("--list", &list, "N ...", "list");
+    options.accepted("--old", 0, "has no effect");
+    const auto text = [&options] {
+        std::string all;
+        for (const auto& [name, value] : options.settings()) all += name + "=" + value + " ";
+        return all;
+    };
+    CHECK(text() == "--n= --lr=0.001 --on= --no-off= --list= ");
+    options.parse({"--count", "1_000", "--lr", "1e-2", "--on", "--no-off", "--list", "1", "2"});
+    CHECK(text() == "--n=1000 --lr=0.01 --on=given --no-off=given --list=1 2 ");
 }
 
 TEST_CASE("given options are known without the parser, and asking for an unknown one is a bug") {

@@ -6,6 +6,7 @@
 #include "cluster/host_summary.hpp"
 #include "support/catch.hpp"
 
+using namespace lm;
 using namespace lm::cluster;
 
 namespace {
@@ -131,4 +132,9 @@ TEST_CASE("lists of hosts are expanded") {
          {"", ",", "a,", "n[", "n[]", "n[1", "n]", "n[x]", "n[1-]", "n[5-1]", "n[1-2000000]"}) {
         CHECK_FALSE(expand_hosts(wrong));
     }
+    CHECK(expand_hosts("n[1-65536]")->size() == 65'536);
+    CHECK_FALSE(expand_hosts("m,n[1-65536]"));
+    CHECK(expand_hosts(std::string(253, 'n')));
+    CHECK_FALSE(expand_hosts(std::string(254, 'n')));
+    CHECK_FALSE(expand_hosts(std::string(253, 'n') + "[1-65536]"));
 }

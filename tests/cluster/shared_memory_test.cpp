@@ -137,7 +137,8 @@ TEST_CASE("the names of segments that libraries make") {
     CHECK(creator("sem.loky-4711-abc_1") == 4711);
     CHECK(creator("vader_segment.n17.1000.1a2b0001.3") == 0);
     for (const char* name : {"", "nccl", "nccl-notes.txt", "torch_weights", "corpus.bin",
-                             "psm_notes", "run/nccl-aB3dEf", "torch_99999999999999999999_1_1"}) {
+                             "psm_notes", "run/nccl-aB3dEf", "sm_segment.a/b.bin",
+                             "coll_sm_a/data.bin", "torch_99999999999999999999_1_1"}) {
         CAPTURE(name);
         CHECK(creator(name) == -1);
     }

@@ -170,6 +170,64 @@ TEST_CASE("the file of a token can be read by its user only, and disappears") {
     CHECK(TokenFile::read(link) == "ghi");
 }
 
+TEST_CASE("the file of a token that others own or can read is none") {
+    const test::TempDir dir;
+    const std::string path = dir.path() + "/token";
+    TokenFile file(path);
+    file.write("abc");
+    REQUIRE(chmod(path.c_str(), 0640) == 0);
+    CHECK(TokenFile::read(path).empty());
+    REQUIRE(chmod(path.c_str(), 0600) == 0);
+    CHECK(TokenFile::read(path) == "abc");
+    constexpr uid_t other_user = 65534;
+    if (chown(path.c_str(), other_user, 0) != 0) return;  // only root can
+    CHECK(TokenFile::read(path).empty());
+}
+
+// Before rank 0 has written its file, a program that listens at its port could prove that it knows
+// the empty token.
+TEST_CASE("a hub that proves an empty token is not joined") {
+    const test::TempDir dir;
+    bool everywhere = false;
+    const std::vector<Socket> listeners = listen_on("127.0.0.1", 0, Deadline(0), &everywhere);
+    std::atomic<bool> over{false}, was_joined{false};
+    std::thread impostor([&] {
+        while (!over) {
+            const Socket socket(accept4(listeners[0].fd(), nullptr, nullptr, SOCK_CLOEXEC));
+            if (!socket) {
+                usleep(1000);
+                continue;
+            }
+            Frame frame;
+            Hello hello{};
+            const auto bytes = [](auto& value) {
+                return std::as_writable_bytes(std::span(&value, 1));
+            };
+            if (!socket.receive_all(bytes(frame), Deadline(5)) ||
+                !socket.receive_all(bytes(hello), Deadline(5)))
+                continue;
+            Challenge challenge{.nonce = random_nonce(), .proof = {}};
+            challenge.proof = prove("", Prover::hub, frame.from, hello, challenge.nonce);
+            Frame reply{.kind = FrameKind::challenge, .n_bytes = sizeof challenge};
+            Proof proof{};
+            if (socket.send_all(bytes(reply), Deadline(5)) &&
+                socket.send_all(bytes(challenge), Deadline(5)) &&
+                socket.receive_all(bytes(frame), Deadline(5)) &&
+                socket.receive_all(bytes(proof), Deadline(5)))
+                was_joined = true;
+        }
+    });
+    const Meeting meeting{.size = 2,
+                          .host = "127.0.0.1",
+                          .port = port_of(listeners[0]),
+                          .token_file = dir.path() + "/save/token"};
+    const std::string error = run_job(meeting, {1}, 2)[0];
+    over = true;
+    impostor.join();
+    CHECK_FALSE(was_joined);
+    CHECK_THAT(error, ContainsSubstring("save/token"));
+}
+
 TEST_CASE("ranks meet with a token in a file") {
     const test::TempDir dir;
     const Meeting meeting{.size = 3,

@@ -103,6 +103,13 @@ TEST_CASE("grouped queries") {
     CHECK(model_of(tiny + "--group-query-attention --num-query-groups 2").n_groups == 2);
     CHECK(model_of("--model llama-70b --num-query-groups 16").n_groups == 16);
     CHECK(error_of(tiny + "--num-query-groups 2").starts_with("--num-query-groups: "));
+    CHECK(model_of(tiny + "--num-key-value-heads 2").n_groups == 2);
+    const i64 n_heads = model_of(tiny).n_heads;
+    CHECK(model_of(tiny + fmt::format("--num-key-value-heads {}", n_heads)).n_groups ==
+          model_of(tiny).n_groups);
+    CHECK(error_of(tiny + "--group-query-attention --num-query-groups 1 --num-key-value-heads 2")
+              .starts_with("--num-key-value-heads: "));
+    CHECK(error_of(tiny + "--num-key-value-heads 3").starts_with("--num-query-groups: "));
     CHECK(error_of(tiny + "--group-query-attention --num-query-groups 3")
               .starts_with("--num-query-groups"));
 }
@@ -128,6 +135,10 @@ TEST_CASE("every kind of position, norm and activation is a flag that gives it")
         CAPTURE(lines.back());
         CHECK(Program(lines.back()).resolve().activation == value);
     }
+    // The names of Megatron-DeepSpeed.
+    CHECK(model_of(tiny + "--normalization rmsnorm").normalization == Normalization::rms_norm);
+    CHECK(model_of(tiny + "--normalization layernorm").normalization == Normalization::layer_norm);
+    CHECK(model_of(tiny + "--position-embedding-type rotary").position == PositionEmbedding::rope);
     for (const std::string& line : lines) {  // as_flags() is the inverse
         CAPTURE(line);
         const ModelConfig model = model_of(tiny + line);
@@ -241,6 +252,7 @@ TEST_CASE("Megatron's flags of other architectures") {
     CHECK(model_of(rope + "--use-rope-scaling --rope-scaling-factor 32").rope_scaling == 32);
     CHECK(model_of(tiny + "--apply-layernorm-1p").norm_1p);
     CHECK(model_of(tiny + "--qk-layernorm").qk_norm);
+    CHECK(model_of(tiny + "--use-parallel-residual").parallel_residual);
     CHECK(model_of(tiny + "--squared-relu").activation == Activation::squared_relu);
     CHECK(model_of(tiny + "--squared-relu").ffn_hidden == plain.ffn_hidden);
     CHECK(model_of(tiny + "--disable-bias-linear --add-qkv-bias").has_qkv_bias());

@@ -38,6 +38,22 @@ TEST_CASE("published trainings have whole batches") {
               .empty());
 }
 
+TEST_CASE("batch sizes that a resumed training has left behind are not checked") {
+    const Ranks more{64, 8};
+    CHECK(batch_problems(tr1, 1, more, 5'000'001).empty());
+    CHECK_THAT(batch_problems(tr1, 1, more, 4'999'000).at(0), HasInOrder("1 of its 2 ", "(1008, "));
+    CHECK_THAT(batch_problems(tr1, 1, more, 2'500'000).at(0),
+               HasInOrder("of its 33 batch sizes (528"));
+    CHECK(batch_problems(BatchRamp{2, 2, 24, 8}, 1, {8, 1}, 32).empty());
+    CHECK(batch_problems(BatchRamp{2, 2, 24, 8}, 1, {8, 1}, 10).size() == 1);
+    // The full batch is always checked.
+    CHECK(batch_problems(BatchRamp{2, 2, 24, 8}, 1, {16, 1}, 32).size() == 1);
+    const BatchRamp steps{
+        .start = 4, .samples = 39, .global_batch = 16, .steps = {{0, 4}, {20, 8}, {40, 16}}};
+    CHECK(batch_problems(steps, 1, {8, 1}, 20).empty());
+    CHECK(batch_problems(steps, 1, {8, 1}, 16).size() == 1);
+}
+
 TEST_CASE("every batch of a ramp is checked beforehand, with the values that fit") {
     // 64 nodes of 4 GPUs.
     const Texts nodes64 = batch_problems(tr1, 1, replicas_of(256, {.tp = 2, .pp = 4}));

@@ -26,14 +26,19 @@ spec::ModelConfig model_of(const std::string& model_type, const std::string& tex
                                    : R"("hidden_size": 16, "num_hidden_layers": 1,
                                         "num_attention_heads": 2, "intermediate_size": 32,
                                         "max_position_embeddings": 64)";
-    const std::string neox = model_type == "gpt_neox" ? R"("use_parallel_residual": false,)" : "";
-    return hf_model(fmt::format(R"({{"model_type": "{}", "vocab_size": 9, {} {} {} {}}})",
-                                model_type, neox, common, text.empty() ? "" : ",", text),
+    return hf_model(fmt::format(R"({{"model_type": "{}", "vocab_size": 9, {} {} {}}})", model_type,
+                                common, text.empty() ? "" : ",", text),
                     "config.json")
         .config;
 }
 
 }  // namespace
+
+TEST_CASE("a GPT-NeoX without the key has a parallel residual") {
+    CHECK(model_of("gpt_neox", "").parallel_residual);
+    CHECK(model_of("gpt_neox", R"("use_parallel_residual": true)").parallel_residual);
+    CHECK_FALSE(model_of("gpt_neox", R"("use_parallel_residual": false)").parallel_residual);
+}
 
 TEST_CASE("rotary settings are read in the spellings of transformers 4 and 5") {
     const auto neox = model_of("gpt_neox", R"("rope_parameters": {"rope_type": "default",
@@ -57,7 +62,8 @@ TEST_CASE("rotary settings are read in the spellings of transformers 4 and 5") {
         INFO(type);
         const auto plain = ckpt::to_json(model_of(type, ""));
         CHECK(ckpt::to_json(model_of(type, R"("rope_scaling": null)")) == plain);
-        for (const char* text : {R"({"rope_type": "default"})", R"({"type": "default"})"}) {
+        for (const char* text : {R"({"rope_type": "default"})", R"({"type": "default"})",
+                                 R"({"type": "linear", "factor": 1.0})"}) {
             CHECK(ckpt::to_json(model_of(type, std::string("\"rope_scaling\": ") + text)) == plain);
             CHECK(ckpt::to_json(model_of(type, std::string("\"rope_parameters\": ") + text)) ==
                   plain);
@@ -70,6 +76,35 @@ TEST_CASE("rotary settings are read in the spellings of transformers 4 and 5") {
     }
 }
 
+TEST_CASE("windows that leave out no position are none, those of Starcoder2 are read") {
+    for (const char* type : {"qwen2", "qwen3"}) {
+        INFO(type);
+        const auto plain = ckpt::to_json(model_of(type, ""));
+        for (const char* text :
+             {R"("use_sliding_window": null)",
+              R"("use_sliding_window": true, "sliding_window": 4, "max_window_layers": 28)",
+              R"("use_sliding_window": true, "sliding_window": 100000, "max_window_layers": 0)",
+              R"("use_sliding_window": true, "sliding_window": null)",
+              R"("use_sliding_window": true)",
+              R"("use_sliding_window": true, "sliding_window": 4, "max_window_layers": 0,
+                 "layer_types": ["full_attention"])"}) {
+            INFO(text);
+            CHECK(ckpt::to_json(model_of(type, text)) == plain);
+        }
+        for (const char* text :
+             {R"("use_sliding_window": true, "sliding_window": 4, "max_window_layers": 0)",
+              R"("use_sliding_window": true, "sliding_window": 4, "max_window_layers": 28,
+                 "layer_types": ["sliding_attention"])"}) {
+            INFO(text);
+            CHECK_THAT(test::error_of([&] { model_of(type, text); }, Exit::usage),
+                       ContainsSubstring("use_sliding_window"));
+        }
+    }
+    CHECK(model_of("starcoder2", "").window == 0);
+    CHECK(model_of("starcoder2", R"("sliding_window": null)").window == 0);
+    CHECK(model_of("starcoder2", R"("sliding_window": 4)").window == 4);
+}
+
 TEST_CASE("all names of an activation are read") {
     CHECK(model_of("llama", R"("hidden_act": "swish")").activation == Activation::swiglu);
     CHECK(model_of("qwen3", R"("hidden_act": "gelu_python")").activation == Activation::geglu);
@@ -80,6 +115,12 @@ TEST_CASE("all names of an activation are read") {
     CHECK(model_of("starcoder2", "").activation == Activation::gelu_tanh);
     CHECK_THAT(test::error_of([] { model_of("llama", R"("hidden_act": "relu2")"); }, Exit::usage),
                ContainsSubstring("hidden_act"));
+}
+
+TEST_CASE("Qwen3 without head_dim has heads of 128, as in transformers") {
+    CHECK(model_of("qwen3", "").head_dim == 128);
+    CHECK(model_of("qwen3", R"("head_dim": 24)").head_dim == 24);
+    CHECK(model_of("llama", R"("head_dim": null)").head_dim == 8);
 }
 
 TEST_CASE("the other names of GPT-2's keys are read, and win") {

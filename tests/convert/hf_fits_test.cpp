@@ -61,8 +61,11 @@ void for_each_model(Body&& body) {
                     for (const auto& activation : spec::activations) {
                         c.activation = activation.value;
                         body(c);
-                        if (n_groups != 2) continue;
                         ModelConfig other = c;
+                        other.parallel_residual = true;
+                        body(other);
+                        if (n_groups != 2) continue;
+                        other = c;
                         other.norm_1p = true;
                         body(other);
                         other = c;
@@ -106,14 +109,18 @@ Names classes_that_hold(const ModelConfig& c) {
     const bool heads = c.n_groups == c.n_heads;
     if (c.position == PositionEmbedding::rope && !c.embedding_norm) {
         const bool gated = c.normalization == Normalization::layer_norm && is_gated(c.activation);
+        add_if("hf-gpt-neox", layer_norm_gelu(c) && c.linear_bias && heads && c.head_dim == 4);
+        if (c.parallel_residual) return names;
         add_if("hf-mistral", rms_norm_gated(c) && !c.linear_bias);
+        // Only transformers 4.45 and newer reads head_dim of Llama.
+        add_if("hf-llama", rms_norm_gated(c) && (c.head_dim == 4 || c.linear_bias));
         if (c.head_dim != 4) return names;
-        add_if("hf-llama", rms_norm_gated(c));
-        add_if("hf-gpt-neox", layer_norm_gelu(c) && c.linear_bias && heads);
         add_if("hf-starcoder2", layer_norm_gelu(c));
         add_if("hf-stablelm", gated && !c.linear_bias);
     }
-    if (!layer_norm_gelu(c) || !c.linear_bias || c.head_dim != 4) return names;
+    if (!layer_norm_gelu(c) || !c.linear_bias || c.head_dim != 4 || c.parallel_residual) {
+        return names;
+    }
     if (c.position == PositionEmbedding::absolute && !c.embedding_norm) {
         add_if("hf-gpt2", heads);
         add_if("hf-gpt-bigcode", c.n_groups == 1);
@@ -138,6 +145,7 @@ std::string value_of(const std::string& flag, const ModelConfig& c) {
         {"--apply-layernorm-1p", std::to_string(c.norm_1p)},
         {"--qk-layernorm", std::to_string(c.qk_norm)},
         {"--add-qkv-bias", std::to_string(c.qkv_bias)},
+        {"--use-parallel-residual", std::to_string(c.parallel_residual)},
         {"--ffn-hidden-size", std::to_string(c.ffn_hidden)}};
     REQUIRE(values.contains(flag));
     return values.at(flag);
@@ -159,8 +167,12 @@ void check_refusal(const HfClass& hf, const ModelConfig& c,
     INFO(text);
     CHECK(text.starts_with(flag + ": the model has "));
     CHECK(!held_values.contains(value_of(flag, c)));
-    std::string remedy =
-        holding.empty() ? "no supported class of transformers can: use --to megatron-lm" : "";
+    std::string remedy;
+    if (holding.empty()) {
+        remedy = c.parallel_residual
+                     ? "no other format can, either"
+                     : "no supported class of transformers can: use --to megatron-lm";
+    }
     for (const HfClass* other : hf_classes()) {
         if (!holding.contains(other->name)) continue;
         remedy += fmt::format("{}{}", remedy.empty() ? "use --to " : " or ", other->name);
@@ -177,16 +189,18 @@ TEST_CASE("every combination of model flags is held or refused with the flag and
     for_each_model([&](const ModelConfig& c) {
         ++n_models;
         for (const std::string_view name : classes_that_hold(c)) {
+            if (name == "hf-llama" && c.head_dim != 4) continue;  // only without another class
             for (const char* flag :
                  {"--position-embedding-type", "--normalization", "--swiglu", "--glu-activation",
                   "--no-bias-gelu-fusion", "--num-query-groups", "--kv-channels",
                   "--embed-layernorm", "--disable-bias-linear", "--ffn-hidden-size",
-                  "--apply-layernorm-1p", "--qk-layernorm", "--add-qkv-bias"}) {
+                  "--apply-layernorm-1p", "--qk-layernorm", "--add-qkv-bias",
+                  "--use-parallel-residual"}) {
                 held[name][flag].insert(value_of(flag, c));
             }
         }
     });
-    CHECK(n_models == 7040);
+    CHECK(n_models == 10880);
     CHECK(std::ssize(held) == std::ssize(hf_classes()));
     bool as_expected = true;
     for_each_model([&](const ModelConfig& c) {
@@ -198,6 +212,18 @@ TEST_CASE("every combination of model flags is held or refused with the flag and
         }
     });
     CHECK(as_expected);
+}
+
+TEST_CASE("Llama holds heads of any size if no other class holds the model") {
+    // Llama-3.1-Nemotron-Nano-4B: scaled frequencies, and heads of 128 at a hidden size of 3072.
+    ModelConfig c = model(2, true, true);
+    c.position = PositionEmbedding::rope;
+    c.normalization = Normalization::rms_norm;
+    c.activation = Activation::swiglu;
+    c.linear_bias = false;
+    CHECK(choose_class(c).name == "hf-mistral");
+    c.rope_scaling = 8;
+    CHECK(choose_class(c).name == "hf-llama");
 }
 
 TEST_CASE("every combination that a format of Hugging Face holds is equal after a round trip") {
@@ -219,7 +245,7 @@ TEST_CASE("every combination that a format of Hugging Face holds is equal after 
         }
         io::remove_tree(scratch / "a");
     });
-    CHECK(n_conversions == 310);
+    CHECK(n_conversions == 346);
 }
 
 TEST_CASE("combinations of model flags are equal after a round trip through Megatron") {
@@ -229,12 +255,18 @@ TEST_CASE("combinations of model flags are equal after a round trip through Mega
     for_each_model([&](const ModelConfig& c) {
         if (n++ % every != 0) return;
         INFO(ckpt::to_json(c).dump());
+        io::remove_tree(scratch / "a");
         test::save_grid(scratch / "a", c, {}, 3, 5);
         ConversionRequest request = test::forced_request(scratch / "a", scratch / "lm");
         request.tp = c.n_groups % 2 == 0 && c.ffn_hidden % 2 == 0 ? 2 : 1;
+        if (c.parallel_residual) {
+            CHECK_THAT(test::error_of([&] { to_megatron_lm(request); }, Exit::usage),
+                       ContainsSubstring("--use-parallel-residual: "));
+            return;
+        }
         to_megatron_lm(request);
         from_megatron_lm(test::forced_request(scratch / "lm", scratch / "b"));
         CHECK(same_model(scratch / "a", scratch / "b", ckpt::all_kinds));
-        for (const char* name : {"a", "lm"}) io::remove_tree(scratch / name);
+        io::remove_tree(scratch / "lm");
     });
 }

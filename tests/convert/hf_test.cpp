@@ -448,9 +448,9 @@ TEST_CASE("a config.json of another arithmetic is refused") {
         return test::error_of([&] { hf_model(text, "config.json"); }, Exit::usage);
     };
     CHECK_THAT(refused(R"({"model_type": "gpt_neox", "vocab_size": 9, "hidden_size": 8,
-                           "num_hidden_layers": 1, "num_attention_heads": 2, "rotary_pct": 1.0,
-                           "intermediate_size": 32})"),
-               HasInOrder("'use_parallel_residual' ", "false", "true"));
+                           "num_hidden_layers": 1, "num_attention_heads": 2,
+                           "attention_bias": false, "intermediate_size": 32})"),
+               HasInOrder("'attention_bias' ", "true", "false"));
     CHECK(hf_model(R"({"model_type": "mistral", "vocab_size": 9, "hidden_size": 8,
                                        "num_hidden_layers": 1, "num_attention_heads": 2,
                                        "intermediate_size": 32,

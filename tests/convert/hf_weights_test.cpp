@@ -16,6 +16,7 @@
 #include "convert/hf/from_hf.hpp"
 #include "convert/hf/reference.hpp"
 #include "convert/hf/to_hf.hpp"
+#include "convert/torch/torch_writer.hpp"
 #include "io/json.hpp"
 #include "support/catch.hpp"
 #include "support/safetensors_reader.hpp"
@@ -160,10 +161,27 @@ TEST_CASE("the types of buffers do not matter, those of parameters do") {
         CHECK(models.imports());
     }
     Tensor& norm = models.tensors["model.norm.weight"];
-    norm.dtype = "F64";
+    norm.dtype = "I64";
     norm.bytes.resize(norm.bytes.size() * 2);
     models.write("model.safetensors", models.tensors);
-    CHECK_THAT(models.error(), ContainsSubstring("model.norm.weight") && ContainsSubstring("F64"));
+    CHECK_THAT(models.error(), ContainsSubstring("model.norm.weight") && ContainsSubstring("I64"));
+}
+
+TEST_CASE("F64 parameters are rounded to F32") {
+    Models models(false);
+    for (auto& [name, tensor] : models.tensors) {
+        tensor.dtype = "F64";
+        const std::vector<std::byte> single = std::move(tensor.bytes);
+        tensor.bytes.resize(single.size() * 2);
+        for (size_t i = 0; i < single.size() / 4; ++i) {
+            float value = 0;
+            std::memcpy(&value, &single[4 * i], 4);
+            const double wide = value * (1 + 1e-9);  // less than half a unit of F32 away
+            std::memcpy(&tensor.bytes[8 * i], &wide, 8);
+        }
+    }
+    models.write("model.safetensors", models.tensors);
+    CHECK(models.imports());
 }
 
 TEST_CASE("a prefix of all names is named") {
@@ -174,6 +192,34 @@ TEST_CASE("a prefix of all names is named") {
         models.write("model.safetensors", renamed);
         CHECK_THAT(models.error(), ContainsSubstring(prefix + word));
     }
+    // torch.compile of the inner model.
+    Models inner(false);
+    Tensors renamed;
+    for (const auto& [name, tensor] : inner.tensors) {
+        const bool has_prefix = name.starts_with("model.");
+        renamed[has_prefix ? "model._orig_mod." + name.substr(6) : name] = tensor;
+    }
+    inner.write("model.safetensors", renamed);
+    CHECK_THAT(inner.error(), ContainsSubstring("model._orig_mod.embed_tokens.weight"));
+    // A tied model that stores its head only.
+    Models tied(true);
+    renamed.clear();
+    for (const auto& [name, tensor] : tied.tensors) {
+        renamed["module." + (name == word ? "lm_head.weight" : name)] = tensor;
+    }
+    tied.write("model.safetensors", renamed);
+    CHECK_THAT(tied.error(), ContainsSubstring("module.lm_head.weight"));
+}
+
+TEST_CASE("a checkpoint of a training script is told from a dict of tensors") {
+    Models models(false);
+    PickleWriter pickle;
+    pickle.open_dict();
+    pickle.key("state_dict").open_dict();
+    pickle.close_dict();
+    pickle.close_dict();
+    TorchWriter::create(models.hf() + "/pytorch_model.bin", pickle).commit();
+    CHECK_THAT(models.error(), ContainsSubstring("pytorch_model.bin: state_dict: "));
 }
 
 TEST_CASE("incomplete sets of files are named") {

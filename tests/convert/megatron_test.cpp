@@ -184,7 +184,7 @@ TEST_CASE("arguments of Megatron that change the arithmetic are refused by name"
         const std::string path = scratch / ("args" + argument + ".pt");
         TorchWriter::create(path, std::move(pickle)).commit();
         const TorchFile file = TorchFile::open(path);
-        const auto read = [&] { megatron_model(file.root(), nullptr, 0, path); };
+        const auto read = [&] { megatron_model(file.root(), nullptr, {}, {}, path); };
         if (argument.empty()) {
             CHECK_NOTHROW(read());
         } else {

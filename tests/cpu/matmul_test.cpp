@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <string_view>
 #include <vector>
 
 #include "base/rng.hpp"
@@ -148,6 +149,31 @@ TEST_CASE("packed products of odd sizes are correct", "[ops]") {
     } else {
         WARN("skipped for AMX, which this processor does not have");
     }
+}
+
+TEST_CASE(
+    "fp32 products of packed operands have the same bits with every instruction set that has FMA",
+    "[ops]") {
+    const i64 m = 101;
+    const i64 n = 67;
+    const i64 k = 261;
+    const Floats a = random_operand(m * k, 1);
+    const Floats b = random_operand(k * n, 2);
+    Floats first;
+    int compared = 0;
+    for (const VectorKernels* const kernels : all_vector_kernels()) {
+        if (!std::string_view(kernels->name).starts_with("AVX")) continue;
+        const PackedKernels& packed = kernels->packed;
+        Packed packed_a(m, packed.rows, k);
+        Packed packed_b(n, packed.cols, k);
+        packed.pack_a({a.data(), 1, k, m, k, DType::fp32}, packed_a.data());
+        packed.pack_b({b.data(), n, 1, n, k, DType::fp32}, packed_b.data());
+        Floats c(static_cast<size_t>(m * n), 1.0F);
+        packed.product({m, n, k, packed_a.data(), packed_b.data(), c.data(), n, true, DType::fp32});
+        if (compared++ == 0) first = c;
+        CHECK(c == first);
+    }
+    if (compared < 2) WARN("nothing to compare: this processor has less than two such sets");
 }
 
 TEST_CASE("small products and transposes are correct", "[ops]") {

@@ -59,3 +59,28 @@ TEST_CASE("a batch has only the fields of its options") {
     CHECK(batch.loss_mask == std::vector<float>{1, 1, 1, 1, 1, 0, 1, 1});
     CHECK(batch.n_unmasked() == 7);
 }
+
+TEST_CASE("documents of the index bound positions and attention") {
+    const auto spans = [](std::initializer_list<i64> counts) {
+        std::vector<lm::data::TokenSpan> result;
+        for (const i64 count : counts) result.push_back({nullptr, 0, 0, count});
+        return result;
+    };
+    std::vector<i32> positions(6), starts(6);
+    // The last span also has the token that is only a target.
+    lm::data::mark_documents(spans({2, 1, 4}), positions, starts);
+    CHECK(positions == std::vector<i32>{0, 1, 0, 0, 1, 2});
+    CHECK(starts == std::vector<i32>{0, 0, 2, 3, 3, 3});
+    lm::data::mark_documents(spans({6, 1}), positions, starts);
+    CHECK(positions == std::vector<i32>{0, 1, 2, 3, 4, 5});
+    lm::data::mark_documents(spans({}), positions, {});  // mock data
+    CHECK(positions == std::vector<i32>{0, 1, 2, 3, 4, 5});
+    lm::data::mark_documents(spans({3, 1}), {}, starts);
+    CHECK(starts == std::vector<i32>{0, 0, 0, 3, 3, 3});
+
+    BatchOptions options;
+    options.documents_of_index = options.reset_position_ids = options.reset_attention_mask = true;
+    CHECK_NOTHROW(options.check());  // needs no end-of-document token
+    options.eod_mask_loss = true;
+    CHECK_THROWS_WITH(options.check(), StartsWith("--eod-mask-loss: "));
+}

@@ -37,6 +37,10 @@ TEST_CASE("split, Megatron-LM's rounding") {
     CHECK(bounds("949,50,1", 10000, nvidia) == Bounds{0, 9490, 9990, 10000});
     CHECK(bounds("100", 79000, nvidia) == Bounds{0, 79000, 79000, 79000});
     CHECK(bounds("9/1", 10, nvidia) == Bounds{0, 9, 10, 10});
+    for (const char* text : {"'9,1,0'", "\"9,1,0\"", "[9, 1, 0]", " ( 9,1 ,0 ) ", "'9','1','0'"})
+        CHECK(bounds(text, 10, nvidia) == Bounds{0, 9, 10, 10});
+    CHECK_THROWS_AS(parse_split("''"), lm::Error);
+    CHECK_THROWS_AS(parse_split("9,'',1"), lm::Error);
 }
 
 TEST_CASE("the two roundings differ for 729 of the first 2999 sizes of 969,30,1") {

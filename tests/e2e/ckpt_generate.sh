@@ -64,6 +64,44 @@ expect 0 'note: .* 64 tokens' lm-ckpt generate c --prompt "the cat" --ignore-eod
 expect 0 '' lm-ckpt generate c --prompt "$(printf '%065d' 0)" --max-new-tokens 4 --cut-prompts --json -q
 [ "$(jq -c '[.prompt_tokens, (.ids | length)]' out)" = '[60,4]' ] || fail "cut prompt: $(cat out)"
 
+# Prompts of a file decode together. Each text is the one that its prompt gets alone, greedily and sampled, for any size of the
+# batch, and the texts are in the order of the prompts although some end early.
+for n in 1 30 2 17 50 3 9 24 8 40 5; do
+    jq -nc --arg text "$(head -c $n corpus.jsonl | tr -dc 'a-z ')" --argjson n $((n * 7 % 41)) \
+        --arg stop "$stop" '{prompt: ($text + "a"), max_new_tokens: $n} + (if $n % 3 == 0 then {stop: $stop} else {} end)'
+done >many.jsonl
+for sampling in "" "--temperature 1.3" "--top-k 9 --top-p 0.9 --seed 5"; do
+    # shellcheck disable=SC2086
+    lm-ckpt generate c --prompts many.jsonl -q --batch-size 1 --threads 1 $sampling >one
+    [ "$(jq -r .prompt one)" = "$(jq -r .prompt many.jsonl)" ] || fail "order: $(cat one)"
+    for flags in "" "--batch-size 4" "--batch-size 11 --memory 1KiB" "--dtype fp32 --threads 3"; do
+        # shellcheck disable=SC2086
+        lm-ckpt generate c --prompts many.jsonl -q $flags $sampling >together 2>/dev/null
+        cmp one together || fail "$flags $sampling: other texts: $(diff one together)"
+        # shellcheck disable=SC2086
+        lm-ckpt generate c --prompts - -q $flags $sampling <many.jsonl >together 2>/dev/null
+        cmp one together || fail "standard input, $flags $sampling: other texts: $(diff one together)"
+    done
+done
+expect 2 '--batch-size: .*1, got 0' lm-ckpt generate c --prompts many.jsonl --batch-size 0
+# A wrong line on standard input ends the program after the texts of the lines before it.
+{ head -n 5 many.jsonl; echo '{'; tail -n 2 many.jsonl; } >wrong.jsonl
+code=0
+lm-ckpt generate c --prompts - -q <wrong.jsonl >together 2>err || code=$?
+[ $code = 3 ] || fail "exit code $code: $(cat err)"
+grep -q 'standard input:6: ' err || fail "$(cat err)"
+lm-ckpt generate c --prompts many.jsonl -q >one
+head -n 5 one | cmp - together || fail "texts before a wrong line: $(cat together)"
+# If the memory does not suffice for all, fewer prompts decode together: keys and values of 50,000 tokens have 410 MB.
+lm-train --mock-data --num-layers 2 --hidden-size 512 --num-attention-heads 2 --seq-length 8 --max-position-embeddings 50K \
+    --position-embedding-type rope --vocab-size 300 --micro-batch-size 1 --global-batch-size 1 --train-iters 1 --lr 1e-3 \
+    --threads 1 --eval-iters 0 --save long >/dev/null 2>&1
+printf '{"prompt": [%d, 2], "max_new_tokens": 9}\n' {1..8} >ids.jsonl
+lm-ckpt generate long --prompts ids.jsonl -q >one
+(ulimit -v 4000000 && lm-ckpt generate long --prompts - <ids.jsonl >out 2>err) || fail "$(cat err)"
+grep -q 'note: long/global_step1: .* 391 MiB.* instead of 16' err || fail "$(cat err)"
+cmp one out || fail "fewer prompts together: $(cat out)"
+
 # Standard input is a conversation: the answer to a line does not wait for the next line.
 mkfifo lines
 lm-ckpt generate c --prompts - --max-new-tokens 5 -q <lines >answers &

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # lm-ckpt sync, prune, ls and latest on directories that hold no steps of lm-utils: an error with advice, and no DEST. A save
 # directory whose run has not saved yet has no fault.
-# timeout: 120
+# timeout: 240
 # shellcheck source=tests/e2e/common.bash
 . "$(dirname "$0")/common.bash"
 
@@ -34,6 +34,65 @@ done
 for directory in empty /usr hf trainer; do expect 2 "^lm-ckpt: $directory: " lm-ckpt ls $directory; done
 expect 2 ' c/global_step2: ' lm-ckpt sync c/global_step2 backup
 [ ! -e backup ] || fail "DEST was created"
+# DEST is SRC, also through a link: no backup, and the rules must not remove steps of the source.
+lm-train "${args[@]}" --save own --save-interval 1 >/dev/null 2>&1
+cp -r own kept
+ln -s own link
+for destination in own ./own/. link; do
+    expect 2 " $destination: .*SRC" lm-ckpt sync own $destination --keep-last 1
+    diff -r kept own || fail "sync to itself: $(ls own)"
+done
+
+# The same under a name of a host or of a remote of rclone; the save directory of another training; a directory in SRC, or in
+# a step of another directory; the backup of another training. Nothing there changes.
+mkdir bin
+printf '#!/bin/sh\nshift\nexec sh -c "$*"\n' >bin/fake-ssh
+chmod +x bin/fake-ssh
+printf '[store]\ntype = alias\nremote = %s\n' "$work" >rclone.conf
+export RSYNC_RSH=$work/bin/fake-ssh RCLONE_CONFIG=$work/rclone.conf
+prefixes=('')
+if command -v rsync >/dev/null; then prefixes+=("near:$work/"); fi
+if command -v rclone >/dev/null; then prefixes+=(store:); fi
+lm-ckpt sync own copy >/dev/null # a backup of own, which may have a backup in turn
+lm-train "${args[@]}" --save other --save-interval 1 >/dev/null 2>&1
+lm-ckpt sync other others >/dev/null
+cp -r c waiting # a training that has not saved a step
+rm -r waiting/global_step* waiting/latest
+for directory in own copy other others; do cp -r $directory kept-$directory; done
+# refused SRC DEST PATTERN
+refused() {
+    expect 2 "^lm-ckpt: $2: .*$3" lm-ckpt sync "$1" "$2" --keep-last 1 --logs own.log
+    for directory in own copy other others; do
+        diff -r kept-$directory $directory || fail "sync $1 $2 changed $directory"
+    done
+}
+echo line >own.log
+for prefix in "${prefixes[@]}"; do
+    [ -z "$prefix" ] || refused own "${prefix}own" fence.json
+    refused copy "${prefix}copy" SRC
+    refused own "${prefix}other" fence.json
+    refused copy "${prefix}other" fence.json
+    refused own "${prefix}own/global_step2" global_step2
+    refused own "${prefix}own/global_step2/sub" global_step2
+    refused own "${prefix}other/global_step1/" global_step1
+    refused own "${prefix}others" run
+    refused waiting "${prefix}others" run
+    # The claims of a training may lack its fence.
+    mv own/fence.json fence
+    expect 2 "own: .*generation-1" lm-ckpt sync other "${prefix}own"
+    mv fence own/fence.json
+    # A backup of the training, and of its backup, are accepted, and again.
+    for source in own copy own; do
+        expect 0 '' lm-ckpt sync $source "${prefix}second-${#prefix}" --keep-last 1
+        [ "$(ls -d second-${#prefix}/global_step*)" = second-${#prefix}/global_step2 ] || fail "$(ls second-${#prefix})"
+    done
+done
+refused own own/backup SRC
+refused own link/backup SRC
+mkdir -p other/sub
+cp -r other/global_step* other/latest other/sub
+expect 2 '^lm-ckpt: other: .*fence.json' lm-ckpt sync other/sub other --keep-last 1
+[ -z "$(find . -name 'sync.tmp.*')" ] || fail "a probe was left"
 
 # A run that has not saved yet: cron's backup is fine, and copies the logs.
 mkdir early

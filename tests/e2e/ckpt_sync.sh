@@ -180,6 +180,22 @@ expect 3 '^lm-ckpt: near:.*exit code 255\): .*lm-ckpt sync' lm-ckpt sync c "near
 if [ "$(id -u)" = 0 ] && mkdir small && mount -t tmpfs -o size=200k tmpfs small 2>/dev/null; then
     code=0
     lm-ckpt sync c small >out 2>err || code=$?
+    # With room for two steps, a rule that keeps two makes room for the third.
+    for target in roomy "near:$work/roomy-host"; do
+        room=${target##*[/]}
+        mkdir "$room"
+        size=$(du -s -k c/global_step8 | cut -f 1)
+        mount -t tmpfs -o "size=$((size * 5 / 2))k" tmpfs "$room"
+        mkdir steps
+        for step in 2 4 6; do
+            cp -a "c/global_step$step" steps/
+            echo "global_step$step" >steps/latest
+            lm-ckpt sync steps "$target" --keep-last 2 >out 2>>err || fail "no room for $step: $(cat err)"
+        done
+        [ "$(jq -c .removed out)" = '[2]' ] || fail "removed: $(cat out)"
+        umount "$room"
+        rm -r steps
+    done
     while umount small 2>/dev/null; do
         ls small >left
     done

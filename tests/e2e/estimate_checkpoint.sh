@@ -69,4 +69,23 @@ grep -q 'without latest, fence.json and generation-N' explained || fail "$(cat e
 
 expect 2 '--nodes: 3 .* 4: .*--world-size' \
     lm-estimate checkpoint --model gpt2-124m --world-size 4 --nodes 3
+# With --save-retain, the checkpoints that are on disk at once: those that stay, and one that is being saved.
+saves=("${train[@]}" "${gpt[@]}" --train-iters 100 --save-interval 10)
+for rules in "keep-last=3 4" "keep-last=1 2" "keep-last=2,keep-every=50 4" "keep-every=10 10"; do
+    lm-estimate checkpoint "${saves[@]}" --save-retain "${rules% *}" --json >estimate.json 2>err || fail "$(cat err)"
+    [ "$(jq 'select(.kind == "all").on_disk' estimate.json)" = "${rules#* }" ] || fail "$rules: $(cat estimate.json)"
+    checkpoint=$(jq 'select(.kind == "checkpoint").total' estimate.json)
+    [ "$(jq 'select(.kind == "all").on_disk_bytes' estimate.json)" = $((checkpoint * ${rules#* })) ] || fail "$(cat estimate.json)"
+done
+expect 0 '' lm-estimate checkpoint "${saves[@]}" --save-retain-interval 50 --json
+[ "$(jq 'select(.kind == "all").on_disk' out)" = 3 ] || fail "--save-retain-interval: $(cat out)"
+# A model of which two checkpoints fit on the file system of --save, and four do not.
+layers=$(($(df --output=avail -B1 . | tail -1) / 3 / 151000000))
+if [ "$layers" -gt 20 ]; then
+    large=("${train[@]}" --num-layers "$layers" --hidden-size 1024 --num-attention-heads 8 --vocab-size 301 --train-iters 100
+        --save-interval 10 --save room)
+    expect 0 '' lm-estimate checkpoint "${large[@]}" --save-retain keep-last=1
+    ! grep -q 'are free' err || fail "two checkpoints fit: $(cat err)"
+    expect 0 'warning: --save: room: .* free, but 4 checkpoints' lm-estimate checkpoint "${large[@]}" --save-retain keep-last=3
+fi
 echo "$n_checked checkpoints have exactly the estimated files"

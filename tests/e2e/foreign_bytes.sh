@@ -55,6 +55,18 @@ run odd.log lm-train "${args[@]}" --data-path "$odd/d" --train-iters 2 --log-fil
 no_controls file.log
 ! grep -Evq '^[0-9]{4}-' file.log || fail "--log-file: a name makes a line: $(cat -v file.log)"
 no_controls odd.log.err
+run info.txt lm-preprocess info "$odd/d"
+[ "$(grep -vc "^ " info.txt)" = 1 ] || fail "info: a name makes a line: $(cat -v info.txt)"
+# The name of a host, from the environment or from the line of another host, and a path that is not UTF-8.
+LM_HOST=$odd run host.log lm-train "${args[@]}" --data-path "$odd/d" --train-iters 2
+no_controls host.log.err
+! grep -q '^fake' host.log.err || fail "LM_HOST: a name makes a line: $(cat -v host.log.err)"
+jq -cn --arg odd "$odd" '{kind: "host", host: $odd, health: "critical", reason: $odd, size: 1, dead_segments: 0, dead_bytes: 0}' |
+    lm-shmcheck --summary >summary.txt || [ $? = 1 ]
+[ "$(wc -l <summary.txt)" = 2 ] || fail "lm-shmcheck --summary: a name makes a line: $(cat -v summary.txt)"
+latin1=$(printf 'r\xe9')
+run latin1.log lm-train "${args[@]}" --data-path "$odd/d" --train-iters 2 --save "$latin1" --save-interval 2 --log-json "$latin1.json"
+expect 0 '' lm-ckpt verify "$latin1"
 
 # A dataset that becomes shorter during the training: one line with its name, exit code 3.
 for end in bin idx; do cp data_text_document.$end cut.$end; done

@@ -9,6 +9,11 @@ table=$("$1/bin/test_flag_table" <"$here/../golden/megatron/flags.txt") || {
     echo "FAILED: a flag of Megatron-LM is unknown to lm-train"
     exit 1
 }
+# The flags of BigScience's and of deepspeedai's Megatron-DeepSpeed, and of older versions of Megatron-LM.
+"$1/bin/test_flag_table" <"$here/../golden/megatron/flags_deepspeed.txt" >/dev/null || {
+    echo "FAILED: a flag of Megatron-DeepSpeed is unknown to lm-train"
+    exit 1
+}
 # The page begins with text that a person writes, up to the first heading of the second level.
 text=$(sed '/^## /,$d' "$page")
 if [ "${2-}" = --write ]; then

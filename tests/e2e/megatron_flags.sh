@@ -49,7 +49,7 @@ while read -r name reason; do
 done <<'END'
 --model-parallel-size --tensor-model-parallel-size
 --ckpt-step --load DIR
---skip-train inference
+--skip-train lm-ckpt score
 --moe-grouped-gemm experts
 --moe-router-of-tomorrow experts
 --mid-level-dataset-surplus samples
@@ -103,3 +103,18 @@ for more in "--loss-scale 0 --fp16" \
     [ ! -s "$dir/out" ] || die "$more: a configuration in spite of it"
 done
 [ ! -e "$dir/checkpoints" ] || die "--print-config made a directory"
+# Flags for what lm-train always does, and Megatron-LM's names of --local-save.
+for more in --log-straggler "--straggler-minmax-count 4" --check-for-spiky-loss --check-for-large-grads --replication "--replication-jump 8" \
+    "--replication-factor 2" "--non-persistent-local-ckpt-algo atomic" "--gpu-sniff-test-interval 100"; do
+    read -ra words <<<"$more"
+    "$train" "${script[@]}" "${words[@]}" --print-config >"$dir/out" 2>"$dir/err" || die "$more: refused"
+    grep -q "^lm-train: note: ${words[0]}: ignored: " "$dir/err" || die "$more: no note"
+done
+configured '.checkpoints.local_save == "shm" and .checkpoints.local_save_interval == 20' --non-persistent-ckpt-type local \
+    --non-persistent-local-ckpt-dir shm --non-persistent-save-interval 20 --replication --replication-jump 8
+for more in "--non-persistent-ckpt-type global" "--non-persistent-ckpt-type in_memory" "--replication-factor 3"; do
+    read -ra words <<<"$more"
+    code=0
+    "$train" "${script[@]}" "${words[@]}" --print-config >"$dir/out" 2>"$dir/err" || code=$?
+    [ $code = 2 ] || die "$more: exit $code"
+done

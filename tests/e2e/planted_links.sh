@@ -3,8 +3,9 @@
 # Links planted in the directories that each writing command is given, under the names that the command itself makes: none of
 # them leads to a change of the files outside, and no output is a link. Another user of a shared directory could plant them.
 # timeout: 600
+here=$(dirname "$(realpath "$0")")
 # shellcheck source=tests/e2e/common.bash
-. "$(dirname "$0")/common.bash"
+. "$here/common.bash"
 
 export LM_HOST=here XDG_CACHE_HOME=$work/cache
 args=(--mock-data --num-layers 1 --hidden-size 16 --num-attention-heads 2 --seq-length 16 --vocab-size 257
@@ -235,6 +236,50 @@ for name in global_step2.tmp.g1 global_step2.tmp.g9 global_step2 durable-directo
     mkdir -p l/here
     ln -sfn "$home" "l/here/$name"
     train --local-save l --local-save-interval 2
+done
+# Another user owns the local directory of this host, or can write there, and could plant steps: they are neither loaded nor kept.
+rm -rf t l
+train --local-save l --local-save-interval 2
+for other in 'chmod o+w' 'chown nobody'; do
+    [ "$other" != 'chown nobody' ] || [ "$(id -u)" = 0 ] || continue
+    cp -rp l m
+    $other m/here
+    cp -rp t u
+    refused 'm/here: --local-save: other users' lm-train "${args[@]}" --train-iters 8 --save u --load u --local-save m \
+        --local-save-interval 2
+    diff -r l m || fail "$other: the local directory has changed"
+    rm -rf m u
+done
+
+# ---- the checks of share/cron: their probes, logs and states; slurm_faults.sh has the files of train.sbatch
+kit=$(realpath "$here/../../share/cron")
+mkdir -p tools runs
+printf '#!/bin/sh\necho "12|RUNNING|None|5:00:00|1:00"\n' >tools/squeue
+# The probe of the watchdog has a random name: this mktemp plants a link there after the name is known.
+# shellcheck disable=SC2016
+printf '#!/bin/sh\nname=$(/usr/bin/mktemp "$@")\n[ -z "$TARGET" ] || ln -sfn "$TARGET" "$name"\necho "$name"\n' >tools/mktemp
+chmod +x tools/*
+cat >site.conf <<END
+PATH=$work/tools:$PATH
+JOB_NAME=x
+RUN_DIRECTORY=$work/runs
+STATUS_FILE=$work/runs/status.json
+STATE_DIRECTORY=$work/state
+MAIN_LOG=$work/runs/main_log.txt
+BACKUP=$work/d
+END
+for target in "$home" "$home/precious" "$home/absent"; do
+    for link in status.json main_log.txt latest log; do
+        rm -rf runs state
+        mkdir runs
+        echo '{"state": "running", "time": 1, "due": 2, "iteration": 3, "failed_saves": 1}' >runs/status.json
+        touch runs/status.json
+        ln -sfn "$target" runs/$link
+        for check in watchdog pulse fs-watch backup; do
+            TARGET=$target attack bash "$kit/$check" site.conf
+            [ ! -e home/absent ] || fail "$check, $link: a file was created outside"
+        done
+    done
 done
 
 # ---- A link that the user names as the directory itself is followed.

@@ -74,6 +74,11 @@ expect 0 '' timeout 60 lm-preprocess --input in --output-prefix piped --tokenize
 expect 0 '' lm-preprocess --input corpus.jsonl --output-prefix plain --tokenizer-type ByteTokenizer --quiet
 cmp piped_text_document.bin plain_text_document.bin || fail "a FIFO: other bytes"
 prints '^[0-9]+$' bash -c "lm-preprocess --input <(cat corpus.jsonl) --output-prefix s --tokenizer-type ByteTokenizer --json | jq .documents"
+# A file of settings is read from a FIFO, too, but not waited for.
+mkfifo settings
+expect 3 '^lm-train: settings: .*FIFO' timeout 60 lm-train "${args[@]}" --deepspeed_config settings
+cat >settings <<<'{}' &
+expect 0 '' timeout 60 lm-train "${args[@]}" --deepspeed_config settings --dry-run
 # Without a writer, the first SIGTERM ends the wait.
 lm-preprocess --input in --output-prefix o --tokenizer-type ByteTokenizer --quiet 2>err &
 pid=$!

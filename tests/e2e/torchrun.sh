@@ -54,8 +54,13 @@ nodes standalone 1 --standalone
 nodes c10d1 1 --rdzv_backend c10d --rdzv_endpoint "localhost:$(free_ports 1)" --rdzv_id one
 nodes static2 2 --master_addr localhost --master_port "$(free_ports 1)"
 nodes c10d2 2 --rdzv_backend c10d --rdzv_endpoint "localhost:$(free_ports 1)" --rdzv_id two
+# Without --save the token is in the store of the agent, which any program can read, or is no secret at all.
+for name in static1 standalone c10d1 static2 c10d2; do
+    [ "$(grep -c 'LM_RENDEZVOUS_TOKEN=' $name.err)" = 1 ] || fail "$name: not one warning of the token: $(cat $name.err)"
+done
 export LM_RENDEZVOUS_TOKEN=secret
 nodes token 2 --master_addr localhost --master_port "$(free_ports 1)"
+! grep 'LM_RENDEZVOUS_TOKEN=' token.err || fail "a warning in spite of the token"
 unset LM_RENDEZVOUS_TOKEN
 
 # The ranks of a second start meet again, although the agent's store still has the port of the first start. The shell passes

@@ -205,7 +205,7 @@ wrong 2 'lm-train: --hiden-size: ' lm-train "${args[@]}" --hiden-size 64
 wrong 2 '--bf16' lm-train "${args[@]}" --bf16 --fp16
 wrong 2 '--tensor-model-parallel-size' lm-train "${args[@]}" --tensor-model-parallel-size 2
 wrong 2 '--global-batch-size|batch' lm-train "${args[@]}" --global-batch-size 7
-wrong 2 '--save-interval' lm-train "${args[@]}" --save-interval 5
+wrong 2 '--save-schedule' lm-train "${args[@]}" --save-schedule 5@10
 cp data_text_document.bin short.bin; cp data_text_document.idx short.idx; truncate -s -10 short.bin
 wrong 3 'lm-train: short.bin: ' lm-train "${args[@]}" --data-path short --vocab-size 300
 cp data_text_document.bin cut.bin; head -c 100 data_text_document.idx >cut.idx
@@ -220,9 +220,9 @@ wrong 2 'lm-train: whole: --save: ' lm-train "${args[@]}" --save whole
 mkdir foreign; echo '{}' >foreign/config.json
 wrong 2 'lm-train: foreign: --load: ' lm-train "${args[@]}" --load foreign
 mkdir empty
-wrong 2 'lm-train: empty: --load: .*weights' lm-train "${args[@]}" --load empty --finetune
+wrong 2 'lm-train: empty: ' lm-train "${args[@]}" --load empty --finetune
 expect 0 'note: empty: .*iteration 0' lm-train "${args[@]}" --load empty --exit-iteration 1
-wrong 2 '--exit-interval: .*--save' lm-train "${args[@]}" --exit-interval 3
+wrong 2 '--save-switch-path: .*--save' lm-train "${args[@]}" --save-switch-path switch
 expect 2 '^lm-train: .*corpus.jsonl' lm-train "${args[@]}" --save corpus.jsonl --dry-run
 expect 2 '^lm-train: --log-file: .*nodir' lm-train "${args[@]}" --log-file nodir/log --dry-run
 wrong 2 '--hidden-size' lm-train "${args[@]}" --hidden-size 1_000_000_000

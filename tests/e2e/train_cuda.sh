@@ -237,6 +237,9 @@ if [ -n "${LM_PLUGIN_DIR:-}" ]; then
         "${try[@]}" cuda --bf16 --attention-dropout 0 --attention-backend fused
     LM_PLUGIN_DIR=$PWD/bare expect 0 'note: attention: .*cuDNN: .*plugin' \
         "${try[@]}" cuda --bf16 --attention-dropout 0
+    expect 2 '--attention-backend fused: .*fp32: .*--bf16' "${try[@]}" cuda --attention-backend fused
+    expect 0 'note: attention: .*cuDNN' "${try[@]}" cuda --attention-dropout 0
+    expect 0 '' "${try[@]}" cuda --attention-backend fused --deterministic-mode
     expect 0 'note: --attention-backend unfused: ignored' "${try[@]}" cuda --attention-backend unfused
     expect 0 'note: --attention-backend: ignored: .*CPU' "${try[@]}" cpu --attention-backend flash
     # Too little memory is an error before anything is allocated. Memory in use beyond the allowance is a warning.

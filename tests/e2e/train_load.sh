@@ -155,6 +155,30 @@ run linear.log lm-train "${args[@]}" --lr-decay-style linear --save linear --exi
 expect 2 '--lr-decay-samples: .*24 .*--train-iters.*40 .*linear/global_step2 ' shorter
 expect 0 'note: --train-samples: .*40 .* 24 .*--train-iters' \
     shorter --override-opt_param-scheduler
+# Windows of iterations, with a batch ramp and with other batches after a resume: the rate of the last iterations.
+rates() { sed -nE 's/^ iteration +([0-9]+)\/.*learning rate: ([^ ]+).*/\1 \2/p' "$1" | awk -v n="$2" '$1 > n' | xargs; }
+window() {
+    lm-train "${args[@]}" --log-interval 1 --min-lr 1e-4 --lr-decay-style WSD --lr-wsd-decay-style linear \
+        --lr-wsd-decay-iters 3 --lr-warmup-iters 4 "$@"
+}
+ramp=(--global-batch-size 8 --rampup-batch-size 2 2 20)
+last='17 1.000E-03 18 7.000E-04 19 4.000E-04 20 1.000E-04'
+expect 0 '' window "${ramp[@]}"
+[ "$(rates out 16)" = "$last" ] || fail "with a ramp: $(rates out 0)"
+mv out whole
+expect 0 '' window "${ramp[@]}" --save ramp --save-interval 5 --exit-iteration 10
+# After the ramp, the flags of the ramp may be omitted; the schedule is the same.
+expect 0 'note: --rampup-batch-size: ' window --global-batch-size 8 --load ramp/global_step10
+[ "$(rates out 0)" = "$(rates whole 10)" ] || fail "without the finished ramp: $(rates out 0)"
+# Another batch changes the samples of the schedule, but not its iterations, also when the batch changes twice.
+expect 2 '--lr-decay-samples: .*--train-iters.*--override-opt_param-scheduler' window --global-batch-size 4 --load ramp
+expect 0 'resuming' window --global-batch-size 4 --load ramp --override-opt_param-scheduler --save ramp4 --exit-iteration 14
+expect 0 'resuming' window --global-batch-size 4 --load ramp4
+[ "$(rates out 16)" = "$last" ] || fail "after another batch: $(rates out 0)"
+expect 0 'resuming' window --global-batch-size 16 --load ramp4 --override-opt_param-scheduler --save ramp16 --exit-iteration 18
+[ "$(rates out 16)" = "${last% 19 *}" ] || fail "after two other batches: $(rates out 0)"
+expect 0 'resuming' window --global-batch-size 16 --load ramp16
+[ "$(rates out 18)" = "${last#* 7.000E-04 }" ] || fail "within the last window: $(rates out 0)"
 expect 0 '' go_on
 [ "$(noted err)" = --exit-iteration ] || fail "a change that is none: $(cat err)"
 ! grep -q warning err || fail "a change that is none: $(cat err)"

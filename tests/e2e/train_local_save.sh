@@ -142,5 +142,13 @@ again_from_kill
 fault=fail:40 tiers "a b c d" || fail "$(cat err)"
 grep -q 'iteration [0-9]*: NOT SAVED: rank 3 on d' err || fail "no warning: $(cat err)"
 lm-ckpt diff whole/global_step20 run/global_step20 >differences || fail "other bits after a failed local save"
+# The status file counts it until the next local save succeeds.
+failed_at=$(sed -n 's/.*iteration \([0-9]*\): NOT SAVED.*/\1/p' err)
+again_from_kill
+fault=fail:40 tiers "a b c d" --exit-iteration $((failed_at + 1)) --status-file status.json || fail "$(cat err)"
+[ "$(jq .failed_local_saves status.json)" = 1 ] || fail "failed local saves: $(cat status.json err)"
+again_from_kill
+tiers "a b c d" --status-file status.json || fail "$(cat err)"
+[ "$(jq .failed_local_saves status.json)" = 0 ] || fail "failed local saves: $(cat status.json)"
 expect 2 '--local-save: .*--local-save-interval K' lm-train "${args[@]}" --save other --local-save local
 echo "both tiers"

@@ -35,6 +35,14 @@ if [ "$(id -u)" = 0 ] && unshare -m true 2>/dev/null; then
         mpirun -n 1 -x LM_HOST=a sh -c 'exec lm-train "$@"' sh "${args[@]}" --save shared : \
         -n 1 -x LM_HOST=b unshare -m sh -c "$read_only" sh "${args[@]}" --save shared : \
         -n 1 -x LM_HOST=c sh -c 'exec lm-train "$@"' sh "${args[@]}" --save shared
+    # The file system is not mounted on a host, so that its directory is another one.
+    # shellcheck disable=SC2016
+    other='[ $LM_HOST != b ] || mount -t tmpfs tmpfs shared; exec lm-train "$@"'
+    # shellcheck disable=SC2016
+    expect 3 'rank 1 on b: shared: .*exclude this host' \
+        mpirun -n 1 -x LM_HOST=a sh -c 'exec lm-train "$@"' sh "${args[@]}" --save shared : \
+        -n 1 -x LM_HOST=b unshare -m sh -c "$other" sh "${args[@]}" --save shared
+    [ -z "$(find shared -name '.lm-node-check*')" ] || fail "left behind: $(ls -A shared)"
 fi
 hosts --no-node-check
 ! grep -q 'warning: node' err || fail "--no-node-check: $(cat err)"

@@ -23,10 +23,13 @@ gzip -c good.jsonl >whole.gz && head -c 60 whole.gz >truncated.jsonl.gz && rm wh
 cp plain.txt plain.gz
 printf 'version https://git-lfs.github.com/spec/v1\noid sha256:4d7a\nsize 12345\n' >pointer.json
 gzip -c good.jsonl | gzip -c >twice.jsonl.gz
+# A zstd frame of dictionary 7 with one raw block, "x\n".
+printf '\x28\xb5\x2f\xfd\x21\x07\x02\x11\0\0x\n' >dictionary.jsonl.zst
 printf '\x0a\x0e\x0a\x05<unk>\x15\0\0\0\0\x18\x02' >tokenizer.model
 printf 'IQ== 0\nIg== 1\n' >ranks.tiktoken
 echo '{"config": {"pattern": "x"}, "vocab": [], "special_tokens": []}' >tekken.json
-mkdir emptydir
+mkdir emptydir pieces pair tracker && echo 20 >tracker/latest_checkpointed_iteration.txt
+cp tokenizer.model pieces && echo '{"a": 0}' >pair/vocab.json && : >pair/merges.txt
 lm-preprocess --input good.jsonl --output-prefix data --tokenizer-type ByteTokenizer --quiet
 cp data_text_document.idx cut_text_document.idx
 head -c 100 data_text_document.bin >cut_text_document.bin

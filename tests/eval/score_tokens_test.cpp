@@ -19,6 +19,11 @@ class RecordingEngine final : public eval::Engine {
     const eval::Residency& residency() const override { return residency_; }
     i64 vocab_size() const override { return 300; }
     i64 context() const override { return context_; }
+    i64 sequences() const override { return 1; }
+    i64 sequence_bytes() const override { return 0; }
+    std::span<const float> append_each(std::span<const eval::NextToken>) override { return {}; }
+    void run(i64, TaskRef) override {}
+    void select(i64) override {}
     i64 length() const override { return std::ssize(tokens); }
     void truncate(i64 length) override { tokens.resize(static_cast<size_t>(length)); }
     std::span<const float> append(std::span<const i32>) override { return {}; }

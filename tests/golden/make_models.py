@@ -103,16 +103,18 @@ def llama_scaled(vocab, length):
                          rope_theta=5000.0, rope_scaling=scaling)
 
 
-def neox(layers, hidden, heads, vocab, length):
+def neox(layers, hidden, heads, vocab, length, rotary=1.0, parallel=False):
     config = transformers.GPTNeoXConfig(
         num_hidden_layers=layers, hidden_size=hidden, num_attention_heads=heads, intermediate_size=3 * hidden,
-        vocab_size=vocab, max_position_embeddings=length, rotary_pct=1.0, hidden_act="gelu",
-        use_parallel_residual=False, layer_norm_eps=1e-5, attention_dropout=0.0, hidden_dropout=0.0,
+        vocab_size=vocab, max_position_embeddings=length, rotary_pct=rotary, hidden_act="gelu",
+        use_parallel_residual=parallel, layer_norm_eps=1e-5, attention_dropout=0.0, hidden_dropout=0.0,
         tie_word_embeddings=False, **COMMON)
     config._attn_implementation = "eager"
     ours = dict(num_layers=layers, hidden_size=hidden, ffn_hidden_size=3 * hidden, num_attention_heads=heads,
                 num_query_groups=heads, kv_channels=hidden // heads, seq_length=length, vocab_size=vocab,
                 position_embedding_type="rope", activation="gelu_erf", untie_embeddings_and_output_weights=True)
+    if parallel:
+        ours |= dict(use_parallel_residual=True, rotary_percent=rotary)
     return transformers.GPTNeoXForCausalLM(config), ours, fused_names("gpt_neox.layers.", "attention.", dict(
         embed_in="embedding.word", final_layer_norm="final_norm", embed_out="head")), heads
 
@@ -148,6 +150,7 @@ CASES = {
     "llama_gqa": (lambda: llama(2, 48, 100, 6, 2, 77, 13, base=500000.0), 3, 14),
     "llama_mqa": (lambda: llama(2, 40, 52, 5, 1, 77, 13), 2, 15),
     "neox_odd": (lambda: neox(2, 48, 6, 77, 13), 2, 16),
+    "neox_parallel": (lambda: neox(2, 40, 5, 53, 13, rotary=0.25, parallel=True), 2, 23),
     "qwen2_odd": (lambda: qwen2(53, 13), 2, 17),
     "mistral_window": (lambda: mistral(53, 13, 4), 2, 18),
     "nemotron_odd": (lambda: nemotron(53, 13), 2, 19),

@@ -71,6 +71,7 @@ std::vector<NamedModel> models() {
                                  [](Config& c) { c.position = spec::PositionEmbedding::none; })},
         {"query and key norms",
          changed(test::llama_model(2, 4, 2), [](Config& c) { c.qk_norm = true; })},
+        {"parallel", changed(test::neox_model(2, 5), same)},
         {"normalized", changed(test::odd_model(1), [](Config& c) { c.embedding_norm = true; })},
     };
 }
@@ -182,6 +183,53 @@ TEST_CASE("results have the same bits for any number of threads, and after trunc
     }
     CHECK(results[0] == results[1]);
     CHECK(results[0] == results[2]);
+}
+
+TEST_CASE("a sequence has the bits that it has alone") {
+    for (const DType dtype : {DType::fp32, DType::bf16}) {
+        for (const NamedModel& model : models()) {
+            INFO(model.name);
+            const test::TempDir dir(test::memory_root());
+            const ckpt::Checkpoint checkpoint = save(dir / "run", model.config);
+            const auto tokens = tokens_of(model.config, context);
+            const auto at = [&](i64 i) {
+                return std::span(tokens).subspan(static_cast<size_t>(i));
+            };
+            const auto engine = infer::make_engine(
+                checkpoint, {.n_threads = 2, .dtype = dtype, .sequences = 11, .context = 80});
+            const auto alone = infer::make_engine(checkpoint, {.n_threads = 1, .dtype = dtype});
+            REQUIRE(engine->sequences() == 11);
+            CHECK(engine->context() == 80);
+            // Sequence i begins with 1 + 7 * i tokens from number i on.
+            const auto length = [](i64 i) { return 1 + 7 * i; };
+            for (i64 i = 0; i < 11; ++i) {
+                engine->select(i);
+                engine->append(at(i).first(static_cast<size_t>(length(i))));
+            }
+            // In the second step only every other sequence continues.
+            std::vector<std::vector<float>> steps;
+            std::vector<eval::NextToken> next;
+            for (const i64 stride : {1, 2}) {
+                next.clear();
+                for (i64 i = 0; i < 11; i += stride)
+                    next.push_back({i, tokens[static_cast<size_t>(50 + i + stride)]});
+                const auto logits = engine->append_each(next);
+                steps.emplace_back(logits.begin(), logits.end());
+            }
+            const auto width = static_cast<size_t>(engine->vocab_size());
+            for (i64 i = 0; i < 11; i += 2) {
+                alone->truncate(0);
+                alone->append(at(i).first(static_cast<size_t>(length(i))));
+                for (const i64 stride : {1, 2}) {
+                    const auto logits = alone->append(at(50 + i + stride).first(1));
+                    const auto row = static_cast<size_t>(i / stride) * width;
+                    CHECK(std::ranges::equal(
+                        logits,
+                        std::span(steps[static_cast<size_t>(stride - 1)]).subspan(row, width)));
+                }
+            }
+        }
+    }
 }
 
 TEST_CASE("layers beyond the memory limit are read for each pass") {

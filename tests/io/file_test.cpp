@@ -64,7 +64,7 @@ TEST_CASE("read_exact reads at an offset and refuses a short file") {
 TEST_CASE("a file of another kind is refused at once, by its kind") {
     const test::TempDir dir;
     REQUIRE(::mkfifo((dir / "fifo").c_str(), 0600) == 0);
-    put(dir / "file", "x");
+    put_text(dir / "file", "x");
     REQUIRE(::symlink("file", (dir / "link").c_str()) == 0);
     CHECK(io::read_file(dir / "link") == "x");
     CHECK(caught([&] { io::read_file(dir / "fifo"); }).says(dir / "fifo: ", "FIFO"));
@@ -80,17 +80,24 @@ TEST_CASE("a file of another kind is refused at once, by its kind") {
     }
     const io::Fd given(io::checked::append_to(dir / "link"));
     CHECK(given.valid());
+    CHECK(caught([&] { io::checked::append_to(dir / "fifo"); }).says(dir / "fifo: ", "FIFO"));
+    const io::Fd reader(::open((dir / "fifo").c_str(), O_RDONLY | O_NONBLOCK));
+    const io::Fd writer(io::checked::append_to(dir / "fifo"));
+    CHECK((::fcntl(writer.get(), F_GETFL) & O_NONBLOCK) == 0);
+    io::checked::write_at(writer.get(), dir / "fifo", std::as_bytes(std::span("line", 4)), 0);
+    char text[8];
+    CHECK(::read(reader.get(), text, sizeof text) == 4);
 }
 
 TEST_CASE("a document has a limit of its size") {
     const test::TempDir dir;
-    put(dir / "f", "12345");
+    put_text(dir / "f", "12345");
     CHECK(io::read_file(dir / "f", 5) == "12345");
     CHECK(caught([&] { io::read_file(dir / "f", 4); }).says(dir / "f: ", "large"));
     CHECK(caught([&] {
               io::read_file("/proc/self/status", 10);
           }).says("/proc/self/status: ", "large"));
-    put(dir / "huge", "");
+    put_text(dir / "huge", "");
     REQUIRE(::truncate((dir / "huge").c_str(), off_t{5} << 40) == 0);
     CHECK(caught([&] { io::read_file(dir / "huge"); }).says(dir / "huge: ", "large"));
 }

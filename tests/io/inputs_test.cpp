@@ -74,6 +74,23 @@ TEST_CASE("entries of a directory that are not JSON Lines are skipped with a not
     set_log_sink(nullptr);
 }
 
+TEST_CASE("a name that does not exist may be a pattern") {
+    const test::TempDir dir;
+    for (const char* name : {"b.jsonl", "a.jsonl", "c.txt", "d.jsonl/e.jsonl", "[x].jsonl"}) {
+        io::make_directories(std::filesystem::path(dir / name).parent_path());
+        std::ofstream(dir / name) << "";
+    }
+    std::filesystem::create_symlink(dir / "nowhere", dir / "link*.jsonl");
+    const auto expand = [](const std::string& path) {
+        return io::expand_inputs(std::span(&path, 1));
+    };
+    CHECK(expand(dir / "[a-d].jsonl") ==
+          std::vector<std::string>{dir / "a.jsonl", dir / "b.jsonl", dir / "d.jsonl/e.jsonl"});
+    CHECK(expand(dir / "[x].jsonl") == std::vector<std::string>{dir / "[x].jsonl"});
+    CHECK(expand(dir / "link*") == std::vector<std::string>{dir / "link*.jsonl"});
+    CHECK(caught([&] { expand(dir / "*.gz"); }).code == Exit::usage);
+}
+
 TEST_CASE("inputs that do not exist are usage errors") {
     const test::TempDir dir;
     io::make_directories(dir / "empty/sub");

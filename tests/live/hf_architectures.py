@@ -43,6 +43,8 @@ MODELS = {
                               "--disable-bias-linear --untie-embeddings-and-output-weights"),
     "neox": ("hf-gpt-neox", "--position-embedding-type rope --hidden-size 30 --num-attention-heads 5 "
                             "--untie-embeddings-and-output-weights"),
+    "neox-parallel": ("hf-gpt-neox", "--position-embedding-type rope --hidden-size 40 --num-attention-heads 5 --rotary-percent 0.25 "
+                                     "--no-bias-gelu-fusion --untie-embeddings-and-output-weights --use-parallel-residual"),
     "neox-tied": ("hf-gpt-neox", "--position-embedding-type rope --hidden-size 28 --num-attention-heads 7 "
                                  "--no-bias-gelu-fusion"),
     "starcoder2": ("hf-starcoder2", "--position-embedding-type rope --hidden-size 36 --num-attention-heads 6 "

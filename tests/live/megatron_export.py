@@ -19,6 +19,7 @@ warnings.filterwarnings("ignore")
 try:
     import torch
     from megatron.core import parallel_state
+    from megatron.core.optimizer_param_scheduler import OptimizerParamScheduler
 except Exception as error:  # a broken installation is a reason to skip
     live.skip(f"megatron-core 0.16 is needed: {error}")
 
@@ -65,6 +66,44 @@ def check(made, name):
         live.fail(f"{name}: {run.losses}, expected {wanted}")
 
 
+def check_scheduler():
+    """Megatron's scheduler loads the exported one without --override-opt_param-scheduler, and only with the flags of the run."""
+    run = (live.tool("lm-train"), "--mock-data", "--num-layers", "1", "--hidden-size", "16", "--num-attention-heads", "2", "--seq-length",
+           "16", "--vocab-size", "64", "--micro-batch-size", "2", "--eval-iters", "0", "--lr", "3e-3", "--quiet", "--save")
+    cosine = ("--global-batch-size", "4", "--train-iters", "20", "--lr-warmup-iters", "3", "--lr-decay-style", "cosine", "--min-lr", "1e-4",
+              "--lr-decay-iters", "15", "--weight-decay", "0.2")
+    growing = ("--global-batch-size", "2", "--train-samples", "40", "--lr-warmup-samples", "6", "--lr-decay-style", "WSD",
+               "--lr-wsd-decay-samples", "10", "--start-weight-decay", "0.01", "--end-weight-decay", "0.1",
+               "--weight-decay-incr-style", "linear")
+    for name, flags, wanted in (
+        ("cosine", cosine, (3e-3, 1e-4, 12, 60, "cosine", 0.2, 0.2, 80, "constant")),
+        ("growing", growing, (3e-3, 0.0, 6, 40, "WSD", 0.01, 0.1, 40, "linear")),
+    ):
+        live.run(*run, name, *flags, "--exit-iteration", "5")
+        live.run(live.tool("lm-convert"), name, f"{name}-megatron", "--to", "megatron-lm", "--quiet")
+        with torch.serialization.safe_globals([argparse.Namespace]):
+            state = torch.load(f"{name}-megatron/iter_0000005/mp_rank_00/model_optim_rng.pt", weights_only=True)["opt_param_scheduler"]
+        load(wanted, state, flags)
+        if load((wanted[0] * 2, *wanted[1:]), state, flags, wrong=True):
+            live.fail(f"{name}: Megatron does not notice another --lr: {state}")
+        print(f"{name}: Megatron's scheduler continues at {state['num_steps']} samples")
+
+
+def load(values, state, flags, wrong=False):
+    max_lr, min_lr, warmup, decay, style, start_wd, end_wd, growth, growth_style = values
+    optimizer = argparse.Namespace(param_groups=[{"lr": 0.0, "weight_decay": 0.0, "lr_mult": 1.0, "wd_mult": 1.0}])
+    scheduler = OptimizerParamScheduler(
+        optimizer, 0.0, max_lr, min_lr, warmup, decay, style, start_wd, end_wd, growth, growth_style, False, False,
+        wsd_decay_steps=10 if "WSD" in flags else None, lr_wsd_decay_style="exponential" if "WSD" in flags else None)
+    try:
+        scheduler.load_state_dict(state)
+    except AssertionError:
+        if not wrong:
+            raise
+        return False
+    return True
+
+
 def main():
     made = golden()
     made.without_cuda(torch)
@@ -72,6 +111,10 @@ def main():
     os.environ.update(MASTER_ADDR="127.0.0.1", MASTER_PORT="0", RANK="0", WORLD_SIZE="1")
     torch.distributed.init_process_group("gloo", store=torch.distributed.HashStore(), rank=0, world_size=1)
     parallel_state.initialize_model_parallel(1, 1)
+    with tempfile.TemporaryDirectory() as folder:
+        os.chdir(folder)
+        check_scheduler()
+        os.chdir("/")
     for name in ("plain", "rope", "gpt2", "llama"):
         with tempfile.TemporaryDirectory() as folder:
             os.chdir(folder)

@@ -137,7 +137,7 @@ class Training:
         calculator.destroy_num_microbatches_calculator()
         calculator.init_num_microbatches_calculator(0, args.rampup_batch_size, args.global_batch_size, args.micro_batch_size, 1)
         self.make_optimizer()
-        self.train_set, self.valid_set = self.datasets()
+        self.train_set, self.valid_set, self.test_set = self.datasets()
         self.consumed = self.validated = 0
 
     def config(self):
@@ -213,8 +213,8 @@ class Training:
             reset_attention_mask=args.reset_attention_mask, eod_mask_loss=args.eod_mask_loss)
         n_train = args.train_samples or args.train_iters * args.global_batch_size
         n_evaluations = args.train_iters // args.eval_interval + 1 if args.eval_iters else 0
-        sizes = [n_train, n_evaluations * args.eval_iters * args.global_batch_size, 0]
-        return BlendedMegatronDatasetBuilder(GPTDataset, sizes, lambda: True, config).build()[:2]
+        sizes = [n_train, n_evaluations * args.eval_iters * args.global_batch_size, args.eval_iters * args.global_batch_size]
+        return BlendedMegatronDatasetBuilder(GPTDataset, sizes, lambda: True, config).build()
 
     def batches(self, dataset, begin, count):
         """The micro-batches of the next `count` samples."""
@@ -234,37 +234,40 @@ class Training:
         return output, loss_of
 
     def passes(self, dataset, begin, n, only_forward):
-        """Runs the passes of n micro-batches and returns the mean loss over their unmasked tokens."""
+        """Runs the passes of n micro-batches and returns the sum of the losses of their unmasked tokens, and their number."""
         from megatron.core.pipeline_parallel import get_forward_backward_func
         args = self.args
         reports = get_forward_backward_func()(
             forward_step_func=self.forward, data_iterator=self.batches(dataset, begin, n * args.micro_batch_size),
             model=self.model, num_microbatches=n, seq_length=args.seq_length, micro_batch_size=args.micro_batch_size,
             forward_only=only_forward)
-        return sum(loss for loss, _ in reports) / sum(n for _, n in reports)
+        return sum(loss for loss, _ in reports), sum(n for _, n in reports)
 
     def step(self):
         self.calculator.update_num_microbatches(self.consumed)
         n = self.calculator.get_num_microbatches()
         self.model.zero_grad_buffer()
         self.optimizer.zero_grad()
-        loss = self.passes(self.train_set, self.consumed, n, False)
+        loss, tokens = self.passes(self.train_set, self.consumed, n, False)
         _, norm, _ = self.optimizer.step()
         self.consumed += n * self.args.micro_batch_size
         self.scheduler.step(n * self.args.micro_batch_size)
         rate = self.optimizer.param_groups[0]["lr"]
         for group in self.optimizer.param_groups:
             rate = group["lr"] if group.get("default_config") else rate
-        return {"losses": loss, "norms": float(norm), "rates": rate, "samples": self.consumed}
+        return {"losses": loss / tokens, "norms": float(norm), "rates": rate, "samples": self.consumed}
 
-    def evaluate(self):
+    def evaluate(self, dataset, begin):
+        """Returns what evaluate() of Megatron-LM (megatron/training/training.py) does: sums over all batches, then one division."""
         args = self.args
         n = args.global_batch_size // args.micro_batch_size
-        total = 0.0
-        for _ in range(args.eval_iters):
-            total += self.passes(self.valid_set, self.validated, n, True)
-            self.validated += args.global_batch_size
-        return total / args.eval_iters
+        sums = [self.passes(dataset, begin + k * args.global_batch_size, n, True) for k in range(args.eval_iters)]
+        return sum(loss for loss, _ in sums) / sum(tokens for _, tokens in sums)
+
+    def validate(self):
+        begin = self.validated
+        self.validated += self.args.eval_iters * self.args.global_batch_size
+        return self.evaluate(self.valid_set, begin)
 
     def run(self):
         """Returns the numbers of each iteration, and of the evaluations."""
@@ -278,7 +281,9 @@ class Training:
             for key, value in self.step().items():
                 out[key].append(value)
             if args.eval_iters and len(out["losses"]) % args.eval_interval == 0:
-                out["validation"].append(self.evaluate())
+                out["validation"].append(self.validate())
         if args.eval_iters:
-            out["validation"].append(self.evaluate())
+            out["validation"].append(self.validate())
+            if self.test_set is not None:
+                out["validation"].append(self.evaluate(self.test_set, 0))
         return out

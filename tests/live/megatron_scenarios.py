@@ -23,7 +23,9 @@ LLAMA = ("--num-layers 2 --swiglu --normalization RMSNorm --position-embedding-t
          "--ffn-hidden-size 96 --untie-embeddings-and-output-weights --group-query-attention --num-query-groups 2 ")
 ROPE = "--num-layers 2 --position-embedding-type rope "
 UNTIED = "--untie-embeddings-and-output-weights "
-DOCUMENTS = ONE_SET + "--reset-position-ids --reset-attention-mask --eod-mask-loss "
+MASKS = "--reset-position-ids --reset-attention-mask --eod-mask-loss "
+DOCUMENTS = ONE_SET + MASKS
+EVALUATED = "--data-path a_text_document --split 50,25,25 --eval-interval 20 --eval-iters 3 "
 TENSOR, PIPELINE = "--tensor-model-parallel-size 2 ", "--pipeline-model-parallel-size 2 "
 
 
@@ -68,6 +70,10 @@ SCENARIOS = {
     "skipped_iterations": Scenario(GPT2, schedule=COSINE + "--iterations-to-skip 3 11 12"),
     "masked_ends": Scenario(GPT2, data=DOCUMENTS),
     "masked_ends_per_token": Scenario(LLAMA, data=DOCUMENTS + "--calculate-per-token-loss", ranks=2),
+    "masked_evaluation": Scenario(GPT2, data=EVALUATED + MASKS),
+    "masked_evaluation_tp2_dp2": Scenario(GPT2, data=EVALUATED + "--eod-mask-loss", layout=TENSOR, ranks=4),
+    "masked_evaluation_pp2_dp2_per_token": Scenario(LLAMA, data=EVALUATED + MASKS + "--calculate-per-token-loss",
+                                                    layout=PIPELINE + "--micro-batch-size 1", ranks=4),
     "blend_epochs": Scenario(GPT2, data="--data-path 0.3 a_text_document 0.7 b_text_document --split 80,20,0 --eval-interval 20 "
                              "--eval-iters 3", ranks=2),
     "wsd": Scenario(GPT2, schedule=ITERS + "--lr 2e-3 --min-lr 2e-4 --lr-decay-style WSD --lr-wsd-decay-style minus_sqrt "

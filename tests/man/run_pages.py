@@ -24,6 +24,7 @@ ELSEWHERE = [
     (r"cmake |\./demo.sh|\./check.sh|\. ~|fpath=|set -p|module ", "tests/e2e/install.sh, demo.sh and completion.sh"),
     (r"tools/deb-packages|tools/install-deps|apt ", "tests/e2e/packages.sh and install.sh"),
     (r"pip |tools/lm_eval|.*--check-python", "tests/live"),
+    (r"lm-convert megatron_345m ", "tests/e2e/convert_megatron_release.sh"),
     (r"kill ", "tests/e2e/train_stops.sh"),
     (r"lm-train --explain", "tests/e2e/train_hang.sh"),
 ]

@@ -91,7 +91,8 @@ TEST_CASE("tensor ranks and pipeline parts compute what one rank computes") {
 TEST_CASE("the embedding and the head compute the same result in parts without layers") {
     spec::ModelConfig bloom = bloom_model(2, 12, 2);
     bloom.position = spec::PositionEmbedding::absolute;
-    for (const spec::ModelConfig& config : {odd_model(2), bloom, llama_model(2, 6, 2)}) {
+    for (const spec::ModelConfig& config :
+         {odd_model(2), bloom, llama_model(2, 6, 2), neox_model(2, 5)}) {
         const Outcome one = run_layout({.config = config, .parallel = layout(1, 1)});
         for (const auto& [pp, n_chunks] :
              std::initializer_list<std::pair<i64, i64>>{{4, 1}, {2, 2}}) {
@@ -120,6 +121,9 @@ TEST_CASE("every layout of the other architectures computes the result of one ra
     variants.window = 2;
     variants.norm_1p = true;
     variants.qk_norm = true;
+    spec::ModelConfig parallel_llama = llama_model(3, 6, 3);
+    parallel_llama.parallel_residual = true;
+    parallel_llama.hidden_dropout = 0;
     const std::vector<std::pair<std::string, spec::ModelConfig>> models = {
         {"bloom 12 heads", bloom_model(3, 12, 2)},
         {"bloom 112 heads", bloom_model(3, 112, 1)},
@@ -131,7 +135,9 @@ TEST_CASE("every layout of the other architectures computes the result of one ra
         {"no positions", no_positions},
         {"nemotron", nemotron_model(3, 5, 5)},
         {"nemotron 3 groups", nemotron_model(3, 6, 3)},
-        {"variants", variants}};
+        {"variants", variants},
+        {"neox", neox_model(5, 5)},
+        {"parallel llama", parallel_llama}};
     const std::vector<spec::ParallelConfig> layouts = {
         layout(2, 1),          layout(4, 1),          layout(1, 3), layout(2, 1, 1, true),
         layout(4, 1, 1, true), layout(2, 3, 1, true), layout(3, 2)};

@@ -107,7 +107,7 @@ Outcome train_on_ranks(const Training& training) {
             if (result.finite) trainer.update(result, {training.lr});
             if (training.after_step) training.after_step(trainer, step);
         }
-        const double validation = trainer.evaluate(batches, n_micro);
+        const double validation = trainer.evaluate(batches, n_micro).mean();
         trainer.check_replicas();
         const std::lock_guard lock(mutex);
         for (std::vector<double>* values : {&losses, &norms}) {

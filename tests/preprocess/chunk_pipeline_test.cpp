@@ -28,6 +28,7 @@ class TestTokenizer final : public text::Tokenizer {
     i64 vocab_size() const override { return 256; }
     std::optional<i32> eod() const override { return 0; }
     const std::string& digest() const override { return digest_; }
+    bool has_token(i32) const override { return true; }
     std::string_view token(i32) const override { return ""; }
     std::unique_ptr<text::Encoder> make_encoder(i64 /*text_bytes*/) const override {
         return std::make_unique<Encoder>();

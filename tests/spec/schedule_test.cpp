@@ -12,6 +12,7 @@ using lm::i64;
 using lm::spec::BatchRamp;
 using lm::spec::Counters;
 using lm::spec::DecayStyle;
+using lm::spec::PastBatches;
 using lm::spec::Schedule;
 using lm::spec::ScheduleRequest;
 
@@ -55,6 +56,34 @@ std::string logged(double rate) {
 }
 
 }  // namespace
+
+// The rates of Megatron-DeepSpeed's AnnealingLR for num_tokens = tokens.
+TEST_CASE("a warm-up in tokens") {
+    auto r = request(4, 1000);
+    r.lr = 1e-3;
+    r.min_lr = 1e-4;
+    r.decay_style = DecayStyle::linear;
+    r.seq_length = 16;
+    r.warmup_tokens = 640;
+    r.decay_tokens = 6400;
+    const Schedule schedule(r);
+    CHECK(schedule.rate(0, 0) == 0);
+    CHECK(schedule.rate(20, 320) == 5e-4);
+    CHECK(schedule.rate(20, 160) == 2.5e-4);  // a curriculum halves the tokens of a sample
+    CHECK(schedule.rate(40, 640) == 1e-3);
+    CHECK(logged(schedule.rate(220, 3520)) == "5.500E-04");
+    CHECK(schedule.rate(500, 8000) == 1e-4);
+    r.warmup_tokens = 6400;
+    CHECK_THROWS_WITH(Schedule(r), HasInOrder("--lr-decay-tokens: ", " 6400 tokens", " 6400"));
+    r.warmup_iters = 10;
+    CHECK_THROWS_WITH(Schedule(r), HasInOrder("--lr-warmup-tokens: ", "--lr-warmup-iters"));
+    r.warmup_iters = std::nullopt;
+    r.warmup_tokens = 640;
+    r.decay_tokens = std::nullopt;
+    r.decay_style = DecayStyle::constant;
+    CHECK(Schedule(r).rate(20, 320) == 5e-4);
+    CHECK(Schedule(r).rate(100, 1600) == 1e-3);
+}
 
 TEST_CASE("iterations and the end of the ramp of published trainings") {
     struct Case {
@@ -257,6 +286,128 @@ TEST_CASE("iterations with a ramp are converted by their batch sizes") {
     CHECK(done == schedule.end());
     CHECK(schedule.learning_rate().warmup_samples == static_cast<double>(warmup));
     CHECK(schedule.learning_rate().decay_samples == static_cast<double>(done.samples));
+}
+
+namespace {
+
+// A WSD schedule whose windows are numbers of iterations: a warm-up of 4, then an annealing of
+// `anneal` iterations that ends with iteration `end`.
+struct Windows {
+    const char* name;
+    ScheduleRequest request;
+    i64 end = 0;
+    std::vector<PastBatches> past = {};
+};
+
+ScheduleRequest in_iterations(BatchRamp ramp, i64 train_iters, i64 anneal) {
+    ScheduleRequest r = request(ramp.global_batch, 0);
+    r.ramp = std::move(ramp);
+    r.train_samples.reset();
+    r.train_iters = train_iters;
+    r.lr = 1e-3;
+    r.min_lr = 1e-4;
+    r.decay_style = DecayStyle::wsd;
+    r.anneal_style = lm::spec::AnnealStyle::linear;
+    r.anneal_iters = anneal;
+    r.warmup_iters = 4;
+    return r;
+}
+
+std::vector<Windows> windows() {
+    const BatchRamp constant{.global_batch = 16};
+    const BatchRamp ramp{4, 4, 240, 16};
+    const BatchRamp steps{8, 0, 199, 32, {{0, 8}, {120, 20}, {200, 32}}};
+    std::vector<Windows> all{{"constant", in_iterations(constant, 60, 10), 60},
+                             {"ramp", in_iterations(ramp, 60, 10), 60},
+                             {"an annealing within the ramp", in_iterations(ramp, 30, 15), 30},
+                             {"an annealing of all iterations", in_iterations(ramp, 40, 40), 40},
+                             {"steps", in_iterations(steps, 50, 12), 50},
+                             {"decay before the end", in_iterations(ramp, 60, 10), 45},
+                             {"decay after the end", in_iterations(ramp, 40, 10), 45},
+                             {"samples", in_iterations(ramp, 0, 10), 60},
+                             {"tokens", in_iterations(ramp, 0, 10), 60}};
+    all[5].request.decay_iters = all[6].request.decay_iters = 45;
+    for (const size_t k : {size_t{7}, size_t{8}}) all[k].request.train_iters.reset();
+    all[7].request.train_samples = 612 + 15;  // 60 iterations, and no whole batch more
+    all[8].request.train_tokens = 612 * 2048 - 5;
+    // Resumed with another batch, twice. The warm-up ended long before.
+    const std::vector<PastBatches> once{{ramp, {20, 80, 80 * 2048}}};
+    const std::vector<PastBatches> twice{{ramp, {20, 80, 80 * 2048}},
+                                         {constant, {30, 240, 240 * 2048}}};
+    all.push_back({"resumed", in_iterations(constant, 60, 10), 60, once});
+    all.push_back(
+        {"resumed within the annealing", in_iterations({.global_batch = 8}, 40, 15), 40, twice});
+    all.push_back({"resumed after an import",
+                   in_iterations(constant, 60, 10),
+                   60,
+                   {{constant, {20, 77, 77 * 2048}}}});
+    return all;
+}
+
+// Returns the samples that are consumed after each of `n` iterations, from 0 on.
+std::vector<i64> consumed_by(const Windows& w, i64 n) {
+    std::vector<i64> samples{0};
+    for (i64 k = 0; k < n; ++k) {
+        const BatchRamp* ramp = &w.request.ramp;
+        for (auto part = w.past.rbegin(); part != w.past.rend(); ++part) {
+            if (k < part->until.iteration) ramp = &part->ramp;
+            if (k == part->until.iteration) samples.back() = part->until.samples;
+        }
+        samples.push_back(samples.back() + ramp->batch_at(samples.back()));
+    }
+    return samples;
+}
+
+}  // namespace
+
+TEST_CASE("windows of iterations begin and end with their iterations") {
+    for (const Windows& w : windows()) {
+        INFO(w.name);
+        const Schedule schedule(w.request, w.past);
+        const std::vector<i64> consumed = consumed_by(w, w.end);
+        const auto rate = [&](i64 k) { return schedule.rate(consumed[static_cast<size_t>(k)], 0); };
+        const i64 begin = w.end - *w.request.anneal_iters;
+        CHECK(schedule.learning_rate().warmup_samples == static_cast<double>(consumed[4]));
+        if (begin > 4) {
+            CHECK(rate(3) < 1e-3);
+            CHECK(rate(4) == 1e-3);
+            CHECK(rate(begin) == 1e-3);
+            CHECK(rate(begin + 1) < 1e-3);
+        }
+        for (i64 k = std::max<i64>(begin, 4) + 1; k < w.end; ++k) {
+            CHECK(rate(k) > rate(k + 1));
+            // With --train-samples, the decay ends within a batch that is not run.
+            const auto left =
+                static_cast<double>(w.request.train_samples.value_or(consumed.back()) -
+                                    consumed[static_cast<size_t>(k)]);
+            const auto window =
+                static_cast<double>(consumed.back() - consumed[static_cast<size_t>(begin)]);
+            CHECK(rate(k) == Approx(1e-4 + 9e-4 * left / window).epsilon(1e-12));
+        }
+        if (!w.request.train_samples) CHECK(rate(w.end) == Approx(1e-4).epsilon(1e-12));
+        if (w.request.train_iters)
+            CHECK(schedule.end().samples == consumed_by(w, *w.request.train_iters).back());
+    }
+}
+
+TEST_CASE("rates of WSD in iterations with a ramp") {
+    const Schedule schedule(windows()[1].request);
+    std::vector<std::string> rates;
+    for (const i64 k : {9, 10, 50, 51, 52, 53, 57, 58, 59, 60})
+        rates.push_back(logged(schedule.rate(schedule.after(k).samples, 0)));
+    CHECK(rates == std::vector<std::string>{"1.000E-03", "1.000E-03", "1.000E-03", "9.100E-04",
+                                            "8.200E-04", "7.300E-04", "3.700E-04", "2.800E-04",
+                                            "1.900E-04", "1.000E-04"});
+}
+
+TEST_CASE("an annealing of more iterations than the decay is refused") {
+    ScheduleRequest r = in_iterations({4, 4, 240, 16}, 60, 61);
+    CHECK_THROWS_WITH(Schedule(r), HasInOrder("--lr-wsd-decay-iters: ", "61", "60"));
+    r.anneal_iters = 0;
+    CHECK_THROWS_WITH(Schedule(r), HasInOrder("--lr-wsd-decay-iters: ", "0", "60"));
+    r.anneal_iters = 20;
+    r.decay_iters = 19;
+    CHECK_THROWS_WITH(Schedule(r), HasInOrder("--lr-wsd-decay-iters: ", "20", "19"));
 }
 
 TEST_CASE("next() reaches the same counters as after()") {

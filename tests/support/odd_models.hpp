@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Small models of four architectures with odd sizes, for tests of layouts. Dropout is on.
+// Small models of five architectures with odd sizes, for tests of layouts. Dropout is on.
 #pragma once
 
 #include "spec/model.hpp"
@@ -51,6 +51,21 @@ inline spec::ModelConfig nemotron_model(i64 n_layers, i64 n_heads, i64 n_groups)
     model.linear_bias = false;
     model.qkv_bias = true;
     model.qk_norm = true;
+    model.resolve();
+    return model;
+}
+
+// GPT-NeoX: a parallel residual, half of each head rotated, an untied head.
+inline spec::ModelConfig neox_model(i64 n_layers, i64 n_heads) {
+    spec::ModelConfig model = odd_model(n_layers);
+    model.n_heads = model.n_groups = n_heads;
+    model.head_dim = 4;
+    model.hidden = n_heads * model.head_dim;
+    model.position = spec::PositionEmbedding::rope;
+    model.rotary_percent = 0.5;
+    model.activation = spec::Activation::gelu_erf;
+    model.untied_head = true;
+    model.parallel_residual = true;
     model.resolve();
     return model;
 }

@@ -53,15 +53,18 @@ TEST_CASE("the name of a destination states its kind") {
 TEST_CASE("a path is the only destination that can remove optimizer state") {
     const test::ScratchDirectory scratch;
     const auto path = SyncTarget::open(scratch / "backup/", {});
-    CHECK(io::is_directory(scratch / "backup"));
     CHECK(path->can_drop_state());
+    CHECK(path->files().empty());
+    CHECK_FALSE(io::exists(scratch / "backup"));
     CHECK(path->manifests("unused") == scratch / "backup");
+    CHECK(io::is_directory(scratch / "backup"));
 }
 
 TEST_CASE("a step at a path has the bytes of its source, until they change") {
     const test::ScratchDirectory scratch;
     const std::string step = test::save_grid(scratch / "c", test::small_model(), {}, 7, 0);
     const auto target = SyncTarget::open(scratch / "backup", {});
+    target->manifests("unused");
     target->send_step(step);
     CHECK(target->same_bytes(step));
     target->rename("global_step7", "aside/global_step7");
@@ -100,6 +103,7 @@ TEST_CASE("a comparison by rclone that fails is an error, not a difference") {
 TEST_CASE("a file at a path is replaced") {
     const test::ScratchDirectory scratch;
     const auto target = SyncTarget::open(scratch / "backup", {});
+    target->manifests("unused");
     for (const char* text : {"one", "two"}) {
         test::write(scratch / "run.log", text);
         target->send_file(scratch / "run.log", "logs/run.log");

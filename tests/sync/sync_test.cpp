@@ -30,10 +30,16 @@ class RemoteTarget : public SyncTarget {
         local_ = SyncTarget::open(path, {});
     }
 
+    std::vector<std::string> files() override {
+        attempt("files");
+        return local_->files();
+    }
+
     std::string manifests(const std::string& cache) override {
         attempt("manifests");
         io::remove_tree(cache);
         io::make_directories(cache);
+        local_->manifests(cache);
         for (const std::string& name : io::list_directory(path_)) {
             const std::string from = path_ + "/" + name;
             if (name == ckpt::latest_file) test::write(cache + "/" + name, test::read(from));
@@ -42,6 +48,9 @@ class RemoteTarget : public SyncTarget {
             test::write(cache + "/" + name + "/manifest.json", test::read(from + "/manifest.json"));
         }
         return cache;
+    }
+    bool has_space(const std::string&, i64) override {
+        return std::ssize(ckpt::steps_in(path_)) < most_steps;
     }
     void send_step(const std::string& path) override {
         attempt("step");
@@ -59,6 +68,7 @@ class RemoteTarget : public SyncTarget {
     void remove_step(const std::string& name) override { local_->remove_step(name); }
     bool same_bytes(const std::string& path) override { return local_->same_bytes(path); }
 
+    i64 most_steps = 100;  // steps that it has the space for
     void fail(const std::string& what, int times) { failures_[what] = times; }
     int attempts(const std::string& what) { return attempts_[what]; }
 
@@ -202,6 +212,33 @@ TEST_CASE("a remote target gets the steps, latest and the logs") {
     const int sent = target.attempts("file");
     CHECK(run.sync_to(target).present == Steps{2, 4});
     CHECK(target.attempts("file") == sent + 1);
+}
+
+TEST_CASE("at a full destination the rules make room for a copy, but not for a corrupt step") {
+    const Quiet quiet;
+    Run run({2, 4});
+    run.request.rules.keep.last = 2;
+    RemoteTarget target(run.destination());
+    target.most_steps = 2;
+    run.sync_to(target);
+    run.save({6, 8});
+    damage(run.path(6));
+    SyncReport report = run.sync_to(target);
+    CHECK(report.copied == Steps{8});
+    CHECK(report.removed == Steps{2});
+    CHECK(run.there() == Steps{4, 8});
+    run.save({10});
+    damage(run.path(10));
+    report = run.sync_to(target);
+    CHECK(report.removed.empty());
+    CHECK(run.there() == Steps{4, 8});
+    // The newest step stays, whatever the rules are.
+    run.save({12});
+    run.request.rules.keep.last = 1;
+    target.most_steps = 1;
+    report = run.sync_to(target);
+    CHECK(report.removed == Steps{4, 8});
+    CHECK(run.there() == Steps{12});
 }
 
 TEST_CASE("a broken transfer is repeated, at most `retries` times") {

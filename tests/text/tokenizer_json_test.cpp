@@ -180,8 +180,6 @@ TEST_CASE("tokenizer.json: unsupported options are refused by name") {
     CHECK_THAT(with("/model/vocab/minus", -1), HasInOrder("'minus': ", "integer"));
     CHECK_THAT(with("/model/merges", nullptr), HasInOrder("'merges' ", "missing"));
     CHECK_THAT(with("/model/merges/7", "qqq zzz"), HasInOrder("merge 7: ", "'qqq'"));
-    CHECK_THAT(with("/model/merges/7", base["model"]["merges"][6]),
-               HasInOrder("merge 7: ", "duplicate"));
     CHECK_THAT(with("/model/vocab/!", 1), ContainsSubstring("duplicate id"));
     CHECK_THAT(with("/model/merges/7", "a"), HasInOrder("merge 7: ", "pair"));
     CHECK_THAT(with("/post_processor", {{"type", "Other"}}),
@@ -349,6 +347,26 @@ TEST_CASE("add_bos_token that the post_processor does not follow is noted") {
     CHECK(with("add_bos_token", true) == 0);
     CHECK(with("add_bos_token", false) == 1);
     CHECK(with("add_eos_token", false) == 0);
+
+    // transformers has no template of the file for this class.
+    const auto ids = [&](const char* tokenizer_class) {
+        Json config = bos;
+        config["tokenizer_class"] = tokenizer_class;
+        CHECK(notes(config) == 0);
+        return load_hf_tokenizer(dir.path(), SpecialInText::parse)->encode("hello");
+    };
+    const std::vector<i32> with_template = ids("PreTrainedTokenizerFast");
+    const std::vector<i32> without = ids("GPTNeoXTokenizerFast");
+    CHECK(with_template.front() == 50256);
+    CHECK(without == std::vector<i32>(with_template.begin() + 1, with_template.end()));
+    CHECK(notes({{"split_special_tokens", true}}) == 1);
+
+    // Hugging Face's second template of a Sequence sees two sequences, and adds nothing.
+    base["post_processor"] = {
+        {"type", "Sequence"},
+        {"processors", {{{"type", "ByteLevel"}}, base["post_processor"], base["post_processor"]}}};
+    io::write_file(dir / "tokenizer.json", base.dump(), io::Overwrite::yes);
+    CHECK_THROWS_AS(load_hf_tokenizer(dir.path(), SpecialInText::parse), Error);
 }
 
 TEST_CASE("special tokens of tokenizer_config.json and special_tokens_map.json") {
@@ -388,6 +406,81 @@ TEST_CASE("special tokens of tokenizer_config.json and special_tokens_map.json")
     CHECK(ids({{"eos_token", "hello"}, {"added_tokens_decoder", listed}}, nothing, text) ==
           Ids{hello, hello});
     CHECK(ids({{"pad_token", "not in the vocabulary"}}, nothing, text) == merged);
+    CHECK(ids({{"extra_special_tokens", {"x", "hello"}}}, nothing, text) == split);
+    CHECK(ids({{"extra_special_tokens", {{"image_token", "hello"}}}}, nothing, text) == split);
+    // added_tokens.json is read without the list.
+    write("added_tokens.json", {{"hello", 5}});
+    CHECK(ids(nothing, nothing, text) == split);
+    CHECK(ids({{"added_tokens_decoder", nothing}}, nothing, text) == merged);
+    write("added_tokens.json", {{"hello", "5"}});
+    CHECK_THROWS_WITH(ids(nothing, nothing, text), HasInOrder("added_tokens.json", "hello", "5"));
+    write("added_tokens.json", nothing);
+    // The list replaces the flags of the tokenizer.json.
+    Json with_hello = base;
+    with_hello["added_tokens"].push_back(
+        {{"id", hello}, {"content", "hello"}, {"special", true}, {"normalized", false}});
+    io::write_file(dir / "tokenizer.json", with_hello.dump(), io::Overwrite::yes);
+    CHECK(ids(nothing, nothing, text) == split);
+    CHECK(ids({{"added_tokens_decoder", listed}}, nothing, text) == Ids{hello, hello});
+}
+
+TEST_CASE("a note states where transformers gives other ids for a directory") {
+    const test::TempDir dir;
+    Json base = whole(io::read_json(LM_TEST_DIR "/golden/text/hf-styles.json")["gpt2"]);
+    const auto write = [&](const char* name, const Json& json) {
+        io::write_file(dir / name, json.dump(), io::Overwrite::yes);
+    };
+    write("tokenizer.json", base);
+    const auto notes = [&](const Json& config) {
+        write("tokenizer_config.json", config);
+        std::vector<std::string> found;
+        set_log_sink([&](Severity, std::string_view text) { found.emplace_back(text); });
+        load_hf_tokenizer(dir.path(), SpecialInText::parse);
+        set_log_sink({});
+        return found;
+    };
+    CHECK(notes({{"pad_token", "hello"}}).empty());
+    for (const Json& config :
+         std::vector<Json>{{{"pad_token", "<|pad|>"}},
+                           {{"additional_special_tokens", {"<|pad|>", "hello"}}},
+                           {{"extra_special_tokens", {"<|pad|>"}}},
+                           {{"added_tokens_decoder", {{"50257", {{"content", "<|pad|>"}}}}}}}) {
+        const std::vector<std::string> found = notes(config);
+        REQUIRE(found.size() == 1);
+        CHECK_THAT(found[0], HasInOrder("tokenizer.json", "'<|pad|>'"));
+    }
+    write("added_tokens.json", {{"<|pad|>", 50257}, {"<|user|>", 50258}});
+    CHECK(notes(Json::object()).size() == 1);
+    write("added_tokens.json", Json::object());
+
+    const auto of_class = [&](const char* name) {
+        return notes({{"tokenizer_class", name}}).size();
+    };
+    CHECK(of_class("GPT2Tokenizer") == 0);
+    CHECK(of_class("Qwen2TokenizerFast") == 1);
+    CHECK(of_class("PreTrainedTokenizerFast") == 0);
+    CHECK(notes({{"tokenizer_class", "GPT2TokenizerFast"}, {"add_prefix_space", true}}).size() ==
+          1);
+    CHECK(notes({{"tokenizer_class", "LlamaTokenizer"}, {"add_prefix_space", true}}).empty());
+}
+
+TEST_CASE("a merge that is listed twice has its last rank") {
+    const test::TempDir dir;
+    const auto ids = [&](const std::vector<const char*>& merges) {
+        Json base =
+            whole({{"pre_tokenizer", {{"type", "ByteLevel"}, {"add_prefix_space", false}}}});
+        Json& model = base["model"];
+        for (const char* token : {"ab", "bc"}) {
+            if (!model["vocab"].contains(token)) model["vocab"][token] = model["vocab"].size();
+        }
+        model["merges"] = merges;
+        io::write_file(dir / "tokenizer.json", base.dump(), io::Overwrite::yes);
+        return load_hf_tokenizer(dir.path(), SpecialInText::parse)->encode("abc");
+    };
+    const auto first = ids({"a b", "b c"}), second = ids({"b c", "a b"});
+    REQUIRE(first != second);
+    CHECK(ids({"a b", "b c", "a b"}) == second);
+    CHECK(ids({"b c", "a b", "b c", "b c"}) == first);
 }
 
 TEST_CASE("bytes without a token matter only for texts that have them") {

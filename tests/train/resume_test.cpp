@@ -57,6 +57,7 @@ TEST_CASE("a resumed run refuses another model and names the flag") {
         {"--window-size", [](auto& m) { m.window = 4; }},
         {"--apply-layernorm-1p", [](auto& m) { m.norm_1p = true; }},
         {"--qk-layernorm", [](auto& m) { m.qk_norm = true; }},
+        {"--use-parallel-residual", [](auto& m) { m.parallel_residual = true; }},
         {"--add-qkv-bias", [](auto& m) { m.qkv_bias = true; }},
         {"--untie-embeddings-and-output-weights", [](auto& m) { m.untied_head = true; }},
         {"--disable-bias-linear", [](auto& m) { m.linear_bias = false; }},
@@ -105,6 +106,18 @@ TEST_CASE("a resumed run may change dropout and the scale of initial weights") {
     wanted.hidden_dropout = 0.5;
     wanted.init_std = 0.01;
     CHECK_NOTHROW(train::require_same_model(llama(), wanted, "run/global_step5"));
+}
+
+TEST_CASE("a continued pretraining may have a longer context") {
+    spec::ModelConfig wanted = llama();
+    wanted.seq_length *= 4;
+    wanted.max_positions *= 4;
+    wanted.rotary_base = 500000;
+    CHECK_NOTHROW(train::require_same_model(llama(), wanted, "run/global_step5", true));
+    CHECK_THROWS_AS(train::require_same_model(llama(), wanted, "run/global_step5"), Error);
+    wanted.n_groups = 1;
+    CHECK_THROWS_WITH(train::require_same_model(llama(), wanted, "run/global_step5", true),
+                      StartsWith("--num-query-groups: "));
 }
 
 TEST_CASE("a run loads the step that replaced another one while the run read it") {

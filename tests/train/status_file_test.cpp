@@ -42,10 +42,14 @@ TEST_CASE("the status file follows a run from start to end") {
     status.iteration(2, 16, 2.5, false);
     CHECK(run.json()["iteration"] == 1);
     CHECK(run.json()["failed_saves"] == 0);
+    CHECK(run.json()["failed_local_saves"] == 0);
     status.saved(-1, 2);
+    status.saved_locally(4, 3);
     status.iteration(9, 72, 2.5, true);
     CHECK(run.json()["saved_iteration"].is_null());
     CHECK(run.json()["failed_saves"] == 2);
+    CHECK(run.json()["local_saved_iteration"] == 4);
+    CHECK(run.json()["failed_local_saves"] == 3);
     status.saved(10, 0);
     status.iteration(10, 80, 2.5, true);
     CHECK(run.json()["failed_saves"] == 0);

@@ -13,6 +13,10 @@ struct Float32 {
     static float load(float value) { return value; }
     static float store(float value) { return value; }
 };
+struct Float64 {
+    using Stored = double;
+    static float load(double value) { return static_cast<float>(value); }
+};
 struct BFloat16 {
     using Stored = u16;
     static float load(u16 bits) { return fp32_from_bf16(bits); }
@@ -80,14 +84,15 @@ void convert_elements(const void* from, DType from_type, void* to, DType to_type
             return convert_from<BFloat16>(in, out, to_type, n);
         case DType::fp16:
             return convert_from<Float16>(in, out, to_type, n);
+        case DType::fp64:
+            return convert_from<Float64>(in, out, to_type, n);
         case DType::uint8:
         case DType::uint16:
         case DType::int32:
         case DType::int64:
-        case DType::fp64:
             break;
     }
-    LM_CHECK(false, "expected a conversion from fp32, bf16 or fp16, got {}", name_of(from_type));
+    LM_CHECK(false, "expected a conversion from a floating-point type, got {}", name_of(from_type));
 }
 
 i64 count_non_finite(std::span<const std::byte> bytes, DType dtype) {

@@ -8,8 +8,9 @@
 
 namespace lm::ckpt {
 
-// Converts `n` elements between fp32, bf16 and fp16, rounding to nearest even; equal types are
-// copied bit for bit. `from` and `to` need no alignment.
+// Converts `n` elements of fp64, fp32, bf16 or fp16 to fp32, bf16 or fp16, rounding to nearest even
+// (fp64 through fp32, as PyTorch does); equal types are copied bit for bit. `from` and `to` need no
+// alignment.
 void convert_elements(const void* from, DType from_type, void* to, DType to_type, i64 n);
 
 // Returns the number of NaNs and infinities: elements whose exponent bits are all set. `dtype` is

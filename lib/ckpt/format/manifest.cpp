@@ -153,6 +153,32 @@ IndexReference part_from(const io::Json& object, const std::string& path) {
             .totals = totals_from(io::json_get<io::Json>(object, "totals", path), path)};
 }
 
+io::OrderedJson to_json(const TokenizerInfo& tokenizer) {
+    io::OrderedJson object{{"end_of_document", tokenizer.end_of_document},
+                           {"digest", tokenizer.digest}};
+    for (const TokenizerFile& file : tokenizer.files) {
+        object["files"].push_back(
+            {{"file", file.name}, {"bytes", file.bytes}, {"digest", file.digest}});
+    }
+    return object;
+}
+
+TokenizerInfo tokenizer_from(const io::Json& object, const std::string& path) {
+    TokenizerInfo tokenizer{io::json_get<i64>(object, "end_of_document", path),
+                            io::json_get<std::string>(object, "digest", path)};
+    for (const io::Json& file : io::json_get_or<std::vector<io::Json>>(object, "files", {}, path)) {
+        const auto name = io::json_get<std::string>(file, "file", path);
+        if (std::ranges::find(tokenizer_file_names, name) == tokenizer_file_names.end())
+            damaged(path, "corrupt: '{}' is not the name of a file of a tokenizer", name);
+        tokenizer.files.push_back(
+            {.name = name,
+             .bytes = io::json_integer(file, "bytes", 0, max_part_bytes, path),
+             .digest = io::json_get<std::string>(file, "digest", path),
+             .text = nullptr});
+    }
+    return tokenizer;
+}
+
 void check_version(const io::Json& document, const std::string& path) {
     if (io::json_get<std::string>(document, "format", path) != manifest_format) {
         run_error(path, "is not the manifest of a checkpoint: its 'format' is not '{}'",
@@ -208,9 +234,7 @@ Manifest manifest_from(const io::Json& document, const std::string& path) {
     manifest.command_line = io::json_get<std::string>(document, "command_line", path);
     manifest.counters = counters_from(io::json_get<io::Json>(document, "counters", path), path);
     manifest.model = model_from_json(io::json_get<io::Json>(document, "model", path), path);
-    const auto tokenizer = io::json_get<io::Json>(document, "tokenizer", path);
-    manifest.tokenizer = {io::json_get<i64>(tokenizer, "end_of_document", path),
-                          io::json_get<std::string>(tokenizer, "digest", path)};
+    manifest.tokenizer = tokenizer_from(io::json_get<io::Json>(document, "tokenizer", path), path);
     manifest.parallel = parallel_from(io::json_get<io::Json>(document, "parallel", path), path);
     manifest.seed = io::json_get<i64>(document, "seed", path);
     manifest.state =
@@ -330,8 +354,7 @@ std::string manifest_text(const Manifest& manifest) {
     write_origin(document, manifest);
     document["counters"] = to_json(manifest.counters);
     document["model"] = to_json(manifest.model);
-    document["tokenizer"] = {{"end_of_document", manifest.tokenizer.end_of_document},
-                             {"digest", manifest.tokenizer.digest}};
+    document["tokenizer"] = to_json(manifest.tokenizer);
     document["parallel"] = to_json(manifest.parallel);
     document["seed"] = manifest.seed;
     document["state"] = io::OrderedJson(io::parse_json(manifest.state, "state"));

@@ -20,6 +20,7 @@
 #include "base/dtype.hpp"
 #include "base/shape.hpp"
 #include "ckpt/format/kind.hpp"
+#include "ckpt/format/tokenizer_files.hpp"
 #include "io/json_fwd.hpp"
 #include "spec/rank_layout.hpp"
 
@@ -94,8 +95,9 @@ struct TensorInfo {
 };
 
 struct TokenizerInfo {
-    i64 end_of_document = -1;  // -1: unknown
-    std::string digest;        // as in the metadata file of the data; may be empty
+    i64 end_of_document = -1;               // -1: unknown
+    std::string digest;                     // as in the metadata file of the data; may be empty
+    std::vector<TokenizerFile> files = {};  // in the step
 };
 
 struct Manifest {

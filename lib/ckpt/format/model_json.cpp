@@ -47,6 +47,7 @@ constexpr std::array later_flags{
     std::pair{"rotary_interleaved", &ModelConfig::rotary_interleaved},
     std::pair{"apply_layernorm_1p", &ModelConfig::norm_1p},
     std::pair{"qk_layernorm", &ModelConfig::qk_norm},
+    std::pair{"use_parallel_residual", &ModelConfig::parallel_residual},
     std::pair{"add_qkv_bias", &ModelConfig::qkv_bias},
 };
 

@@ -228,6 +228,10 @@ void write_fence(const std::string& directory, i64 number, std::string text) {
 
 }  // namespace
 
+bool is_claim(std::string_view name) {
+    return name == fence_file || number_after(name, generation_prefix) > 0;
+}
+
 Generation claim(const std::string& directory, const std::optional<Tip>& start) {
     io::make_directories(directory);
     Generation own{directory, 0, {}, {}};

@@ -24,6 +24,10 @@ namespace lm::ckpt {
 constexpr std::string_view fence_file = "fence.json";
 constexpr std::string_view generation_prefix = "generation-";
 
+// Returns whether a file in a directory of steps has the name of a claim. Only trainings and
+// rollbacks write claims, so a backup has none.
+bool is_claim(std::string_view name);
+
 struct Generation {
     std::string directory;
     i64 number = 0;

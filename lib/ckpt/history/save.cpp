@@ -219,13 +219,17 @@ SaveResult publish_step(const Generation& generation, const Manifest& manifest,
     const i64 iteration = manifest.counters.iteration;
     const std::string temporary = temporary_path(generation, iteration);
     const std::string path = final_path(generation, iteration);
+    i64 bytes = manifest.totals().bytes + static_cast<i64>(text.size());
+    for (const TokenizerFile& file : manifest.tokenizer.files) {
+        bytes += file.bytes;
+        if (file.text) write_durable(temporary + "/" + file.name, *file.text);
+    }
     // All data files and index parts are durable, because their writers have called fsync(). The
     // manifest is written last, because it makes the directory a complete step.
     write_durable(fmt::format("{}/{}", temporary, manifest_file), text);
     // The content of every file is durable now. This call makes the names durable.
     io::checked::fsync_path(temporary);
-    const SaveResult result{path, manifest.totals().bytes + static_cast<i64>(text.size()),
-                            manifest.reference()};
+    const SaveResult result{path, bytes, manifest.reference()};
     // A superseded run must stop here at the latest, because another run may load this step after
     // the rename.
     check_not_superseded(generation);

@@ -45,6 +45,12 @@ void add_files(CopyPlan& plan, const IndexPart& part) {
     std::ranges::copy(part.files, std::back_inserter(plan.files));
 }
 
+void add_tokenizer(CopyPlan& plan, const Manifest& manifest) {
+    for (const TokenizerFile& file : read_tokenizer_files(plan.from, manifest.tokenizer.files)) {
+        plan.documents.emplace_back(file.name, *file.text);
+    }
+}
+
 std::string read_document(const std::string& directory, const IndexReference& reference) {
     const std::string path = directory + "/" + reference.file;
     std::string text = read_step_file(path);
@@ -65,6 +71,7 @@ void plan_all(CopyPlan& plan, const Checkpoint& checkpoint) {
         plan.documents.emplace_back(reference.file, read_document(plan.from, reference));
     }
     for (const IndexPart& part : checkpoint.parts()) add_files(plan, part);
+    add_tokenizer(plan, manifest);
     plan.documents.emplace_back(manifest_file, std::move(text));
 }
 
@@ -80,6 +87,7 @@ void plan_weights(CopyPlan& plan, const Checkpoint& checkpoint) {
         plan.documents.emplace_back(reference.file, std::move(text));
         manifest.index.push_back(std::move(reference));
     }
+    add_tokenizer(plan, manifest);
     plan.documents.emplace_back(manifest_file, manifest_text(manifest));
 }
 
@@ -200,18 +208,35 @@ std::string copy_temporary(const std::string& path) {
     return path + std::string(copy_mark);
 }
 
-void require_space(const CopyPlan& plan, const std::string& path) {
-    const std::string directory = io::parent_of(path);
-    // `directory` may not exist yet, and a refused copy must not create it, so the nearest existing
-    // directory is examined.
-    const io::FilesystemUse use = io::filesystem_use(io::nearest_existing(directory));
+namespace {
+
+struct Space {
+    i64 needed = 0;
+    i64 available = 0;
+};
+
+// The directory of `path` may not exist yet, and a refused copy must not create it, so the nearest
+// existing directory is examined.
+Space space_for(const CopyPlan& plan, const std::string& path) {
+    const io::FilesystemUse use = io::filesystem_use(io::nearest_existing(io::parent_of(path)));
     const std::string temporary = copy_temporary(path);
-    const i64 needed = allocated_bytes(plan, use.block) -
-                       (io::is_directory(temporary) ? tree_bytes(temporary) : 0);
-    if (needed <= use.available) return;
-    run_error(directory,
+    const i64 copied = io::is_directory(temporary) ? tree_bytes(temporary) : 0;
+    return {allocated_bytes(plan, use.block) - copied, use.available};
+}
+
+}  // namespace
+
+bool has_space(const CopyPlan& plan, const std::string& path) {
+    const Space space = space_for(plan, path);
+    return space.needed <= space.available;
+}
+
+void require_space(const CopyPlan& plan, const std::string& path) {
+    const Space space = space_for(plan, path);
+    if (space.needed <= space.available) return;
+    run_error(io::parent_of(path),
               "{} needs {}, but only {} is available: free space, or choose another directory",
-              io::base_name(path), human_size(needed), human_size(use.available));
+              io::base_name(path), human_size(space.needed), human_size(space.available));
 }
 
 CopyResult copy(const CopyPlan& plan, const std::string& path, const CopyOptions& options) {

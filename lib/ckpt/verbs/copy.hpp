@@ -20,7 +20,7 @@
 namespace lm::ckpt {
 
 // The content of a copy of a step: data files with their digests, and documents (the texts of the
-// index parts and the manifest).
+// index parts, the files of the tokenizer and the manifest).
 struct CopyPlan {
     Checkpoint source;
     std::string from;  // directory of the step
@@ -46,8 +46,10 @@ bool is_copied(const CopyPlan& plan, const std::string& path);
 // Returns the temporary directory of a copy to `path`.
 std::string copy_temporary(const std::string& path);
 
-// Throws Error(failure) when the file system of `path` has too little free space for the copy.
-// Subtracts the size of an earlier, incomplete copy from the needed space.
+// Returns whether the file system of `path` has enough free space for the copy. An earlier,
+// incomplete copy counts as free space.
+bool has_space(const CopyPlan& plan, const std::string& path);
+// Throws Error(failure) when has_space() does not hold.
 void require_space(const CopyPlan& plan, const std::string& path);
 
 // Creates the step `path`. Throws DamageError when the source does not match its digests, and

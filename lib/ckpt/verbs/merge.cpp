@@ -67,6 +67,8 @@ class Averager {
         info.model = last.model;
         info.counters = last.counters;
         info.tokenizer = last.tokenizer;
+        info.tokenizer.files =
+            read_tokenizer_files(newest(sources_).path(), std::move(info.tokenizer.files));
         info.seed = last.seed;
         info.run_id = new_run_id();
         io::Json state = io::parse_json(last.state, "state");

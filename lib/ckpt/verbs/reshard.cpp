@@ -11,12 +11,14 @@
 namespace lm::ckpt {
 namespace {
 
-SaveInfo info_of(const Manifest& manifest) {
+SaveInfo info_of(const Checkpoint& from) {
+    const Manifest& manifest = from.manifest();
     SaveInfo info;
     info.model = manifest.model;
     info.parallel = manifest.parallel;
     info.counters = manifest.counters;
     info.tokenizer = manifest.tokenizer;
+    info.tokenizer.files = read_tokenizer_files(from.path(), std::move(info.tokenizer.files));
     info.seed = manifest.seed;
     info.state = manifest.state;
     info.command_line = manifest.command_line;
@@ -31,7 +33,7 @@ class Resharder {
   public:
     Resharder(const Checkpoint& from, i64 tp, i64 pp, const std::function<void(i64)>& progress)
         : from_(from),
-          info_(info_of(from.manifest())),
+          info_(info_of(from)),
           table_(spec::tensor_table(info_.model)),
           progress_(progress) {
         for (const spec::Dimension& each : spec::dimensions) info_.parallel.*each.size = 1;

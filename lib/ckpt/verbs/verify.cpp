@@ -67,7 +67,18 @@ class Verifier {
     void run() {
         check_table();
         check_coverage();
+        check_tokenizer();
         check_files({});
+    }
+
+    void check_tokenizer() {
+        for (const TokenizerFile& file : checkpoint_.manifest().tokenizer.files) {
+            try {
+                (void)read_tokenizer_files(checkpoint_.path(), {file});
+            } catch (const DamageError& error) {
+                problem(problem_from(error));
+            }
+        }
     }
 
     // Checks every share.count-th file header and unit of the files in the open index parts,
@@ -297,7 +308,9 @@ Verification verify_share(const std::string& step_path, const Share& share,
         const i64 group = share.index % n_groups;
         const Share within{share.index / n_groups, ceil_div(share.count - group, n_groups)};
         const auto checkpoint = Checkpoint::open(step_path, {group, n_groups}, manifest);
-        Verifier(checkpoint, result, progress).check_files(within);
+        Verifier verifier(checkpoint, result, progress);
+        if (share.index == 0) verifier.check_tokenizer();
+        verifier.check_files(within);
     } catch (const DamageError& error) {
         result.problems.push_back(problem_from(error));
     }

@@ -122,8 +122,9 @@ Meeting meeting_of(const Launched& launched, const LaunchOptions& options) {
         // The mark ".tmp." shows that a file that a killed start has left can be removed.
         meeting.token_file = fmt::format("{}/rendezvous.tmp.{:016x}", options.shared_directory,
                                          hash64(fmt::format("{} {}", point.start, point.port)));
-    } else if (!point.agent_store) {
-        meeting.token = point.start;
+    } else {
+        // Any program that reaches the store of torchrun can read the token there.
+        if (!point.agent_store) meeting.token = point.start;
         if (launched.rank == 0) {
             warn(
                 "{}: the ranks have no secret, so any program that reaches this port can join the "

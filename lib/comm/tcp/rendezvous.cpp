@@ -103,6 +103,15 @@ bool authenticate(const Socket& socket, Meeting& meeting, const Deadline& deadli
     }
     const auto challenge = read_as<Challenge>(reply->bytes);
     if (!meeting.token_file.empty()) meeting.token = TokenFile::read(meeting.token_file);
+    // Anyone can prove an empty token.
+    if (meeting.token.empty()) {
+        *problem = meeting.token_file.empty()
+                       ? "torchrun's store has no token"
+                       : meeting.token_file +
+                             " is missing, or other users can read it: share the directory "
+                             "between all hosts";
+        return false;
+    }
     const auto proof = [&](Prover prover) {
         return prove(meeting.token, prover, meeting.rank, hello, challenge.nonce);
     };

@@ -39,6 +39,9 @@ std::string TokenFile::read(const std::string& path) {
     const io::Fd file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK));
     struct stat status {};
     if (!file.valid() || ::fstat(file.get(), &status) != 0 || !S_ISREG(status.st_mode)) return {};
+    // Another user may have planted the file, or may know its token.
+    constexpr mode_t others = S_IRWXG | S_IRWXO;
+    if (status.st_uid != ::geteuid() || (status.st_mode & others) != 0) return {};
     std::array<char, 256> text{};
     const ssize_t n = ::read(file.get(), text.data(), text.size());
     return {text.data(), static_cast<size_t>(std::max<ssize_t>(n, 0))};

@@ -64,16 +64,29 @@ Activation read_activation(const HfClass& hf, const io::Json& json, const std::s
                 fmt::join(names_in(hf.activations), ", "), name);
 }
 
-void check_constants(const HfClass& hf, i64 max_positions, const io::Json& json,
+// Returns whether Qwen's use_sliding_window gives no layer a window that leaves out positions. The
+// defaults are those of transformers.
+bool has_no_window(const io::Json& json, const ModelConfig& config, const std::string& path) {
+    if (json.contains("sliding_window") && !is_set(json, "sliding_window")) return true;
+    if (io::json_get_or<i64>(json, "sliding_window", 4096, path) >= config.max_positions)
+        return true;
+    if (!is_set(json, "layer_types"))
+        return io::json_get_or<i64>(json, "max_window_layers", 28, path) >= config.n_layers;
+    const auto types = io::json_get<std::vector<std::string>>(json, "layer_types", path);
+    return std::ranges::count(types, "full_attention") == std::ssize(types);
+}
+
+void check_constants(const HfClass& hf, const ModelConfig& config, const io::Json& json,
                      const std::string& path) {
     for (const HfClass::Constant& constant : hf.constants) {
+        const io::Json wanted = io::parse_json(constant.value, constant.key);
         const auto found = json.find(constant.key);
         const io::Json value =
             found == json.end() ? io::parse_json(constant.absent, constant.key) : io::Json(*found);
-        if (value == io::parse_json(constant.value, constant.key)) continue;
-        // A window that includes all positions has no effect.
-        if (std::string_view(constant.key) == "sliding_window" && value.is_number() &&
-            value.get<double>() >= static_cast<double>(max_positions)) {
+        // Python takes null for false.
+        if (value == wanted || (value.is_null() && wanted == false)) continue;
+        if (std::string_view(constant.key) == "use_sliding_window" &&
+            has_no_window(json, config, path)) {
             continue;
         }
         usage_error(path, "expected '{}' to be {}, got {}: lm-utils does not support such models",
@@ -118,6 +131,7 @@ void read_scaling(const HfClass& hf, const io::Json& scaling, ModelConfig& confi
     const auto old_type = io::json_get_or<std::string>(scaling, "type", "default", path);
     const auto type = io::json_get_or<std::string>(scaling, "rope_type", old_type, path);
     if (type == "default") return;
+    if (type == "linear" && io::json_get<double>(scaling, "factor", path) == 1) return;
     if (type != "llama3" || !hf.llama3_scaling) {
         usage_error(path, "expected rope_type 'default'{}, got '{}': lm-utils does not support it",
                     hf.llama3_scaling ? " or 'llama3'" : "", type);
@@ -190,7 +204,7 @@ ModelConfig model_of(const HfClass& hf, const io::Json& json, const std::string&
         c.*key.member = io::json_get_or<double>(json, key.key, key.absent, path);
     }
     read_flags(hf, json, c, path);
-    check_constants(hf, c.max_positions, json, path);
+    check_constants(hf, c, json, path);
     if (is_rotary(hf.position)) read_rope(hf, json, c, path);
     if (hf.absent_window > 0) read_window(hf, json, c, path);
     c.activation = read_activation(hf, json, path);

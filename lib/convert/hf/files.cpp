@@ -72,9 +72,9 @@ void HfTensors::read_safetensors(const std::string& path, std::vector<SourceTens
     const ckpt::SafetensorsHeader parsed = ckpt::parse_safetensors_header(header, size, path);
     for (const ckpt::SafetensorsEntry& entry : parsed.entries) {
         const std::optional<DType> dtype = ckpt::dtype_of_safetensors(entry.dtype);
-        if (dtype != DType::fp32 && dtype != DType::bf16 && dtype != DType::fp16) {
-            unread_[entry.name] = {path,
-                                   fmt::format("expected F32, BF16 or F16, got {}", entry.dtype)};
+        if (!dtype || !is_floating_point(*dtype)) {
+            unread_[entry.name] = {
+                path, fmt::format("expected F64, F32, BF16 or F16, got {}", entry.dtype)};
             continue;
         }
         auto storage = std::make_shared<Storage>(Storage{*dtype, {}});
@@ -98,9 +98,16 @@ void HfTensors::read_torch(const std::string& path, std::vector<SourceTensor>& t
         if (!name.is(PickleValue::Kind::text))
             run_error(path, "a key of the state_dict is not a string");
         if (value.is(PickleValue::Kind::tensor) && !value.tensor[0].dtype) {
-            unread_[name.text] = {path, fmt::format("expected float32, bfloat16 or float16, got {}",
-                                                    value.tensor[0].type)};
+            unread_[name.text] = {
+                path, fmt::format("expected float64, float32, bfloat16 or float16, got {}",
+                                  value.tensor[0].type)};
             continue;
+        }
+        if (value.is(PickleValue::Kind::dict)) {
+            run_error(path,
+                      "{}: expected a tensor, got a dict, as in the checkpoint of a training "
+                      "script: save the dict of the model's tensors alone with torch.save",
+                      name.text);
         }
         tensors.push_back(file.tensor(value, name.text));
     }
@@ -232,27 +239,60 @@ void copy_file(const std::string& from, const std::string& to) {
     io::write_file(to, io::read_file(from), io::Overwrite::no);
 }
 
+// Returns the added token of a tokenizer.json with this id; an empty text if there is none.
+std::string added_token(const std::string& tokenizer_json, i64 id) {
+    const io::Json json = io::parse_json(tokenizer_json, "tokenizer.json");
+    for (const io::Json& token :
+         io::json_get_or<std::vector<io::Json>>(json, "added_tokens", {}, "tokenizer.json")) {
+        if (io::json_get<i64>(token, "id", "tokenizer.json") == id)
+            return io::json_get<std::string>(token, "content", "tokenizer.json");
+    }
+    return {};
+}
+
+// Returns the token of a vocab.json with this id; an empty text if there is none.
+std::string vocabulary_token(const std::string& vocab_json, i64 id) {
+    const io::Json json = io::parse_json(vocab_json, "vocab.json");
+    for (const auto& [token, of_token] : json.items()) {
+        if (of_token == id) return token;
+    }
+    return {};
+}
+
 }  // namespace
 
 void copy_tokenizer(const std::string& from, const std::string& to) {
-    constexpr std::array names{
-        "tokenizer.json",  "tokenizer_config.json",   "vocab.json",        "merges.txt",
-        "tokenizer.model", "special_tokens_map.json", "added_tokens.json", "chat_template.jinja"};
     if (!io::is_directory(from))
         usage_error("--tokenizer", "{} is not a directory: give the directory of a tokenizer",
                     from);
-    int n_copied = 0;
-    for (const char* name : names) {
-        if (!io::exists(from + "/" + name)) continue;
-        copy_file(from + "/" + name, to + "/" + name);
-        ++n_copied;
-    }
-    if (n_copied == 0) {
+    const std::vector<ckpt::TokenizerFile> files = ckpt::tokenizer_files_in(from);
+    if (files.empty()) {
         usage_error(
             "--tokenizer",
             "{} has no tokenizer.json, vocab.json or merges.txt: give the directory of a tokenizer",
             from);
     }
+    ckpt::write_tokenizer_files(files, to);
+}
+
+void write_tokenizer(const std::vector<ckpt::TokenizerFile>& files, i64 end_of_document,
+                     i64 max_length, const std::string& to) {
+    ckpt::write_tokenizer_files(files, to);
+    const auto find = [&](std::string_view name) {
+        return std::ranges::find(files, name, &ckpt::TokenizerFile::name);
+    };
+    if (find("tokenizer_config.json") != files.end()) return;
+    const auto whole = find("tokenizer.json");
+    const auto vocabulary = find("vocab.json");
+    if (whole == files.end() && vocabulary == files.end()) return;
+    const bool is_whole = whole != files.end();
+    io::Json config = {{"tokenizer_class", is_whole ? "PreTrainedTokenizerFast" : "GPT2Tokenizer"},
+                       {"clean_up_tokenization_spaces", false},
+                       {"model_max_length", max_length}};
+    const std::string end = is_whole ? added_token(*whole->text, end_of_document)
+                                     : vocabulary_token(*vocabulary->text, end_of_document);
+    if (!end.empty()) config["eos_token"] = end;
+    io::write_file(to + "/tokenizer_config.json", io::json_text(config), io::Overwrite::no);
 }
 
 void write_gpt2_tokenizer(const std::string& to, i64 max_length) {

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "base/types.hpp"
+#include "ckpt/format/tokenizer_files.hpp"
 #include "convert/source_tensor.hpp"
 
 namespace lm::convert {
@@ -21,7 +22,7 @@ class HfTensors {
     // of transformers saved.
     struct Unread {
         std::string path;
-        std::string problem;  // "expected F32, BF16 or F16, got U8"
+        std::string problem;  // "expected F64, F32, BF16 or F16, got U8"
     };
 
     // Reads the headers of all weight files of the model `path`. Throws Error(usage) when there are
@@ -73,6 +74,10 @@ std::string index_json(const std::vector<std::vector<std::string>>& shards, i64 
 // Copies the tokenizer files of directory `from` to directory `to`. Throws Error(usage) when `from`
 // has none.
 void copy_tokenizer(const std::string& from, const std::string& to);
+// Writes the tokenizer files of a step to directory `to`. If they have no tokenizer_config.json,
+// writes one for transformers, with the token of id `end_of_document` (-1: unknown).
+void write_tokenizer(const std::vector<ckpt::TokenizerFile>& files, i64 end_of_document,
+                     i64 max_length, const std::string& to);
 // Writes the tokenizer of GPT-2, which is installed with lm-utils, and tokenizer_config.json.
 void write_gpt2_tokenizer(const std::string& to, i64 max_length);
 

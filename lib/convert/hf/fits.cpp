@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "convert/hf/fits.hpp"
 
+#include <algorithm>
+
 #include "base/error.hpp"
 
 namespace lm::convert {
@@ -62,7 +64,7 @@ std::optional<Misfit> inexpressible(const HfClass& hf, const ModelConfig& c) {
     if (layer_kinds(c).size() > 1) return Misfit{"the layers", "layers that differ"};
     // Names all properties of a layer, so that a new one does not compile until it is refused for
     // the classes that lack it.
-    const auto [n_groups, position, rotary, window, activation] = c.layer(0);
+    const auto [n_groups, position, rotary, window, activation, parallel_residual] = c.layer(0);
     if (position != hf.position) {
         return Misfit{"--position-embedding-type", std::string(name_of(position))};
     }
@@ -102,6 +104,9 @@ std::optional<Misfit> inexpressible(const HfClass& hf, const ModelConfig& c) {
         return Misfit{"--qk-layernorm",
                       c.qk_norm ? "norms of query and key" : "no norms of query and key"};
     }
+    if (parallel_residual && !hf.has_key(&ModelConfig::parallel_residual)) {
+        return Misfit{"--use-parallel-residual", "a parallel residual"};
+    }
     const bool own_bias = !c.linear_bias && c.qkv_bias;
     if (own_bias != hf.qkv_bias && !hf.has_key(&ModelConfig::qkv_bias)) {
         return Misfit{"--add-qkv-bias", own_bias ? "biases of query, key and value"
@@ -112,17 +117,21 @@ std::optional<Misfit> inexpressible(const HfClass& hf, const ModelConfig& c) {
 
 std::optional<Misfit> misfit(const HfClass& hf, const ModelConfig& c) {
     if (const auto found = inexpressible(hf, c)) return found;
-    if (!hf.any_head_dim && c.attention_width() != c.hidden) return misfit_of_heads(c);
-    return std::nullopt;
+    if (c.attention_width() == c.hidden || hf.any_head_dim) return std::nullopt;
+    const bool has_other = std::ranges::any_of(hf_classes(), [&](const HfClass* other) {
+        return other->any_head_dim && !inexpressible(*other, c);
+    });
+    if (hf.newer_head_dim && !has_other) return std::nullopt;
+    return misfit_of_heads(c);
 }
 
 void check_fits(const HfClass& hf, const ModelConfig& config) {
     const std::optional<Misfit> found = misfit(hf, config);
     if (!found) return;
     const std::string others = names_that_fit(config);
-    // The export to Megatron refuses layers that differ.
+    // The export to Megatron refuses layers that differ, and a parallel residual.
     const std::string_view none =
-        layer_kinds(config).size() > 1
+        layer_kinds(config).size() > 1 || config.parallel_residual
             ? "no other format can, either"
             : "no supported class of transformers can: use --to megatron-lm";
     usage_error(found->flag, "the model has {}, which {} ({}) cannot express: {}{}", found->has,

@@ -3,8 +3,10 @@
 
 #include <set>
 
+#include "convert/hf/config_json.hpp"
 #include "convert/hf/files.hpp"
 #include "convert/hf/weights.hpp"
+#include "io/path.hpp"
 
 namespace lm::convert {
 
@@ -33,6 +35,7 @@ ConversionReport from_hf(const ConversionRequest& request) {
     const OpenedHf opened = open_hf(request.in);
     ckpt::SaveInfo info;
     info.tokenizer = opened.tokenizer;
+    info.tokenizer.files = ckpt::tokenizer_files_in(io::parent_of(hf_config_path(request.in)));
     info.weights = request.dtype.value_or(DType::fp32);
     ConversionReport report = opened.import.write(request, info);
     report.n_tensors = opened.n_tensors;

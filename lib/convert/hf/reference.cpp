@@ -71,8 +71,10 @@ class Reference {
         for (i64 i = 0; i < c_.n_layers; ++i) {
             const Place layer{fmt::format("{}{}{}.", prefix, hf_.layer_prefix, i), hf_.in_layers,
                               c_.layer(i)};
+            const Matrix before_layer = x;
             add(x, attention(norm(x, layer, "attention.norm"), layer));
-            add(x, mlp(norm(x, layer, "mlp.norm"), layer));
+            const Matrix& read = layer.config.parallel_residual ? before_layer : x;
+            add(x, mlp(norm(read, layer, "mlp.norm"), layer));
         }
         x = norm(x, after, "final_norm");
         const Matrix head = c_.untied_head ? matrix(fmt::format("{}.weight", hf_.head)) : word;
@@ -240,8 +242,9 @@ class Reference {
     Matrix attention(const Matrix& x, const Place& layer) const {
         // Names all properties of a layer, so that a new one does not compile until the reference
         // computes with it. qkv() and attend() have the groups, attend() the window, mlp() the
-        // activation.
-        const auto& [n_groups, position, rotary, window, activation] = layer.config;
+        // activation, logits() the parallel residual.
+        const auto& [n_groups, position, rotary, window, activation, parallel_residual] =
+            layer.config;
         Qkv all = qkv(x, layer);
         if (c_.qk_norm) {
             normalize_heads(all.query, layer, "attention.query_norm");

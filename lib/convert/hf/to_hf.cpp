@@ -124,6 +124,9 @@ class Exporter {
         report_.has_tokenizer = true;
         if (!request_.tokenizer.empty()) {
             copy_tokenizer(request_.tokenizer, directory);
+        } else if (const auto& stored = checkpoint_.manifest().tokenizer.files; !stored.empty()) {
+            convert::write_tokenizer(ckpt::read_tokenizer_files(checkpoint_.path(), stored),
+                                     report_.end_of_document, model.max_positions, directory);
         } else if (model.vocab_size == gpt2_vocabulary) {
             write_gpt2_tokenizer(directory, model.max_positions);
         } else {

@@ -39,12 +39,15 @@ void HfWeights::refuse_missing(const std::string& name) const {
     if (const auto other = tensors_.unread().find(wanted); other != tensors_.unread().end()) {
         run_error(other->second.path, "tensor {}: {}", wanted, other->second.problem);
     }
-    // Wrappers of PyTorch and scripts put a prefix before all names: "module.", "_orig_mod.".
+    // Wrappers of PyTorch and scripts put a prefix before all names, or before those of the inner
+    // model: "module.", "_orig_mod.". A tied model may have only its head.
+    const std::string inner = name.starts_with(hf_.prefix) ? name.substr(hf_.prefix.size()) : name;
     for (const auto& entry : tensors_.all()) {
         const std::string& has = entry.first;
-        if (!has.ends_with("." + wanted)) continue;
+        const bool is_head = tied_ && name == word_ && has.ends_with("." + head_);
+        if (!is_head && !has.ends_with("." + inner)) continue;
         run_error(path_, "tensor {} is missing, but {} exists: remove the prefix of all names",
-                  has.ends_with("." + name) ? name : wanted, has);
+                  is_head ? head_ : name, has);
     }
     run_error(path_, "tensor {} is missing: copy all files of the model", wanted);
 }

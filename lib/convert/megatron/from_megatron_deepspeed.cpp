@@ -38,8 +38,7 @@ class Importer {
     explicit Importer(const ConversionRequest& request)
         : step_(step_of(request.in)),
           layers_(DeepspeedLayers::open(step_)),
-          import_(request, read_head(TorchFile::open(model_states(step_, 0)), request.vocab_size)) {
-    }
+          import_(request, read_head(TorchFile::open(model_states(step_, 0)), request)) {}
 
     MegatronImport run() {
         for (const i64 layer : layers_.layers()) {

@@ -199,13 +199,21 @@ class LmImporter {
         : request_(request), step_(lm_step_of(request.in)) {}
 
     MegatronImport run() {
+        if (step_ != request_.in && !io::exists(step_)) {
+            run_error(step_,
+                      "does not exist, but {} names it: copy the step, or give the directory of "
+                      "another one",
+                      tracker);
+        }
         if (!has_ranks(step_)) {
             run_error(step_,
                       "has no mp_rank_*/{}: only the formats \"torch\" and \"torch_dist\" of "
                       "Megatron-LM can be imported",
                       model_file);
         }
-        MegatronHead head = read_head(TorchFile::open(file_of_first()), request_.vocab_size);
+        const auto [n_ranks, n_stages] = ranks();
+        MegatronHead head =
+            read_head(TorchFile::open(file_of_first()), request_, n_ranks, n_stages);
         tp_ = head.model.tp;
         pp_ = head.model.pp;
         MegatronImport import(request_, std::move(head));
@@ -233,6 +241,22 @@ class LmImporter {
                   "no mp_rank_* directory has a model file: copy all files of the checkpoint");
     }
 
+    // Returns the numbers of tensor ranks and stages in the names of the directories.
+    std::pair<i64, i64> ranks() const {
+        std::pair<i64, i64> n{1, 1};
+        for (const std::string& name : io::list_directory(step_)) {
+            std::string_view rest = name;
+            constexpr std::string_view prefix = "mp_rank_";
+            if (!rest.starts_with(prefix)) continue;
+            rest.remove_prefix(prefix.size());
+            n.first = std::max(n.first, consume_number(rest).value_or(0) + 1);
+            if (rest.starts_with('_')) {
+                n.second = std::max(n.second, parse_number(rest.substr(1)).value_or(0) + 1);
+            }
+        }
+        return n;
+    }
+
     // Returns the path of a rank's file. Megatron adds the stage's number only when there are
     // several stages.
     std::string file_of(i64 tp, i64 pp) const {
@@ -241,11 +265,10 @@ class LmImporter {
             fmt::format("{}/mp_rank_{:02}_{:03}/{}", step_, tp, pp, model_file);
         if (io::exists(staged)) return staged;
         if (pp_ == 1 && io::exists(plain)) return plain;
-        run_error(
-            staged,
-            "does not exist, but the checkpoint's args state {} tensor ranks and {} stages: copy "
-            "all files of the checkpoint",
-            tp_, pp_);
+        run_error(staged,
+                  "does not exist, but the checkpoint has {} tensor ranks and {} stages: copy "
+                  "all files of the checkpoint",
+                  tp_, pp_);
     }
 
     void add_rank(MegatronImport& import, i64 tp, i64 pp) {

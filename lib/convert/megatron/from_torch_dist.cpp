@@ -43,7 +43,7 @@ class TorchDistImporter {
         : step_(step),
           common_(TorchFile::open(step + "/common.pt")),
           checkpoint_(DistCheckpoint::open(step)),
-          import_(request, read_head(common_, request.vocab_size)) {}
+          import_(request, read_head(common_, request)) {}
 
     MegatronImport run() {
         for (const SliceKind kind : ckpt::all_kinds) add_kind(kind);

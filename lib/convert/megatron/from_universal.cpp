@@ -38,7 +38,7 @@ class UniversalImporter {
     UniversalImporter(const ConversionRequest& request, const std::string& step)
         : zero_(step + "/zero"),
           head_file_(TorchFile::open(step + "/mp_rank_00_model_states.pt")),
-          import_(request, read_head(head_file_, request.vocab_size)) {}
+          import_(request, read_head(head_file_, request)) {}
 
     MegatronImport run() {
         std::map<i64, std::vector<Parameter>> layers;

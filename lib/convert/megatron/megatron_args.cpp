@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "convert/megatron/megatron_args.hpp"
 
+#include <algorithm>
+
 #include "base/error.hpp"
 
 namespace lm::convert {
@@ -22,10 +24,6 @@ class Args {
         if (!value) return absent;
         if (!value->is(Kind::integer)) wrong(name, "a whole number", *value);
         return value->integer;
-    }
-    i64 integer(const char* name) const {
-        if (!find(name)) run_error(path_, "args.{} is missing", name);
-        return integer(name, 0);
     }
     double number(const char* name, double absent) const {
         const PickleValue* value = find(name);
@@ -163,11 +161,11 @@ void read_variants(const Args& args, spec::ModelConfig& c) {
 }
 
 // Sets the number of imported rows of the vocabulary: `requested` (--vocab-size) if it is not 0,
-// else the size that the checkpoint states, else the padded size. Throws Error(usage) when
-// `requested` would drop tokens of the model.
-void read_vocabulary(const Args& args, const PickleValue* checkpoint_info, i64 requested,
+// else the size that the checkpoint states, else the padded size, of which `rows` are in the file.
+// Throws Error(usage) when `requested` would drop tokens of the model.
+void read_vocabulary(const Args& args, const PickleValue* checkpoint_info, i64 requested, i64 rows,
                      MegatronModel& model) {
-    model.padded_vocab = args.integer("padded_vocab_size", 0);
+    model.padded_vocab = args.integer("padded_vocab_size", rows);
     const PickleValue* original =
         checkpoint_info ? checkpoint_info->find("original_vocab_size") : nullptr;
     if (original && !original->is(Kind::integer)) original = nullptr;
@@ -180,9 +178,7 @@ void read_vocabulary(const Args& args, const PickleValue* checkpoint_info, i64 r
     }
     if (requested == 0 && stated == 0 && model.padded_vocab == 0) {
         usage_error("--vocab-size",
-                    "is missing: the arguments in {} state neither padded_vocab_size nor "
-                    "vocab_size",
-                    args.path());
+                    "is missing: {} states neither padded_vocab_size nor vocab_size", args.path());
     }
     const i64 size = requested > 0 ? requested : stated;
     model.vocab_known = size > 0;
@@ -190,6 +186,26 @@ void read_vocabulary(const Args& args, const PickleValue* checkpoint_info, i64 r
     const PickleValue* tokenizer = args.find("tokenizer_type");
     model.eod_after_vocab = requested == 0 && stated > 0 && tokenizer != nullptr &&
                             tokenizer->is(Kind::text) && tokenizer->text == "NullTokenizer";
+}
+
+// Adds the sizes of the model that the arguments do not state.
+void complete(const ConversionRequest& request, spec::ModelConfig& config,
+              const std::string& path) {
+    const bool whole =
+        std::min({config.n_layers, config.hidden, config.n_heads, config.seq_length}) != 0;
+    if (whole && !request.model_flag.empty()) {
+        usage_error(request.model_flag,
+                    "is valid only for a checkpoint without arguments, but {} "
+                    "states them: omit the option",
+                    path);
+    }
+    if (whole) return;
+    if (!request.complete) {
+        run_error(path,
+                  "does not state the arguments of its model: convert it by lm-convert, which has "
+                  "flags for them");
+    }
+    config = request.complete(config, path);
 }
 
 }  // namespace
@@ -202,14 +218,15 @@ std::string argument_of(spec::Activation activation) {
 }
 
 MegatronModel megatron_model(const PickleValue& namespace_, const PickleValue* checkpoint_info,
-                             i64 vocab_size, const std::string& path) {
+                             const ConversionRequest& request, const MegatronFiles& files,
+                             const std::string& path) {
     const Args args(namespace_, path);
     refuse_others(args);
     MegatronModel model;
     spec::ModelConfig& c = model.config;
-    c.n_layers = args.integer("num_layers");
-    c.hidden = args.integer("hidden_size");
-    c.n_heads = args.integer("num_attention_heads");
+    c.n_layers = args.integer("num_layers", 0);
+    c.hidden = args.integer("hidden_size", 0);
+    c.n_heads = args.integer("num_attention_heads", 0);
     c.ffn_hidden = args.integer("ffn_hidden_size", 0);
     c.head_dim = args.integer("kv_channels", 0);
     if (args.flag("group_query_attention", false)) {
@@ -217,8 +234,8 @@ MegatronModel megatron_model(const PickleValue& namespace_, const PickleValue* c
     } else if (!args.find("group_query_attention")) {
         c.n_groups = args.integer("num_key_value_heads", 0);  // Megatron-DeepSpeed
     }
-    c.seq_length = args.integer("seq_length");
-    c.max_positions = args.integer("max_position_embeddings", c.seq_length);
+    c.max_positions = args.integer("max_position_embeddings", args.integer("seq_length", 0));
+    c.seq_length = args.integer("seq_length", c.max_positions);
     c.position = position_of(args);
     c.rotary_base = args.number("rotary_base", args.number("rope_theta", 10000));
     read_variants(args, c);
@@ -235,9 +252,10 @@ MegatronModel megatron_model(const PickleValue& namespace_, const PickleValue* c
     c.attention_dropout = args.number("attention_dropout", 0.1);
     c.hidden_dropout = args.number("hidden_dropout", 0.1);
     c.init_std = args.number("init_method_std", 0.02);
-    read_vocabulary(args, checkpoint_info, vocab_size, model);
-    model.tp = args.integer("tensor_model_parallel_size", args.integer("model_parallel_size", 1));
-    model.pp = args.integer("pipeline_model_parallel_size", 1);
+    model.tp =
+        args.integer("tensor_model_parallel_size", args.integer("model_parallel_size", files.tp));
+    model.pp = args.integer("pipeline_model_parallel_size", files.pp);
+    read_vocabulary(args, checkpoint_info, request.vocab_size, files.word_rows * model.tp, model);
     model.virtual_stages = args.integer("virtual_pipeline_model_parallel_size", 1);
     model.data_parallel =
         args.integer("data_parallel_size", 1) * args.integer("context_parallel_size", 1);
@@ -246,6 +264,7 @@ MegatronModel megatron_model(const PickleValue& namespace_, const PickleValue* c
     model.consumed_samples = args.integer("consumed_train_samples", 0);
     model.consumed_tokens = args.integer("consumed_train_tokens", -1);
     model.seed = args.integer("seed", 0);
+    complete(request, c, path);
     c.resolve();
     return model;
 }

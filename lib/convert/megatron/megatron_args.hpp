@@ -6,6 +6,7 @@
 #include <string>
 
 #include "ckpt/format/manifest.hpp"
+#include "convert/conversion.hpp"
 #include "convert/torch/pickle_value.hpp"
 
 namespace lm::convert {
@@ -34,12 +35,21 @@ struct MegatronModel {
 // "" if there is none (spec::switch_of()).
 std::string argument_of(spec::Activation activation);
 
-// Reads the model of `args`. `checkpoint_info` is the dict "checkpoint_info" that BigScience's fork
-// saves, or nullptr. `vocab_size` > 0 replaces the unpadded size of the vocabulary. Throws
-// Error(usage) for a `vocab_size` below the size that the checkpoint states, and for an argument
-// that lm-utils does not support; Error(failure) for a missing or invalid argument. `path`: the
-// file that errors name.
+// What the files of a checkpoint show without arguments.
+struct MegatronFiles {
+    i64 tp = 1;
+    i64 pp = 1;
+    i64 word_rows = 0;  // rows of a tensor rank's word embeddings; 0: unknown
+};
+
+// Reads the model of `args`, which may be None. `checkpoint_info` is the dict "checkpoint_info"
+// that BigScience's fork saves, or nullptr. `files` has the values of missing arguments;
+// request.complete() gives the missing sizes of the model. request.vocab_size > 0 replaces the
+// unpadded size of the vocabulary. Throws Error(usage) for a vocabulary below the size that the
+// checkpoint states, and for an argument that lm-utils does not support; Error(failure) for a
+// missing or invalid argument. `path`: the file that errors name.
 MegatronModel megatron_model(const PickleValue& args, const PickleValue* checkpoint_info,
-                             i64 vocab_size, const std::string& path);
+                             const ConversionRequest& request, const MegatronFiles& files,
+                             const std::string& path);
 
 }  // namespace lm::convert

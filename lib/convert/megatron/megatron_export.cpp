@@ -20,13 +20,26 @@ ExportedOptimizer exported_optimizer(const ckpt::Manifest& manifest, const std::
         const auto it = object.find(key);
         return it != object.end() && it->is_number() ? it->get<double>() : absent;
     };
+    const auto text = [&](const char* key) {
+        const auto it = run.find(key);
+        return it != run.end() && it->is_string() ? it->get<std::string>() : "constant";
+    };
     ExportedOptimizer result;
-    result.lr = number(run, "lr", 0);
     spec::AdamWConfig& adam = result.adam;
     adam.beta1 = number(run, "adam_beta1", adam.beta1);
     adam.beta2 = number(run, "adam_beta2", adam.beta2);
     adam.eps = number(run, "adam_eps", adam.eps);
     adam.weight_decay = number(run, "weight_decay", adam.weight_decay);
+    const double decay = number(run, "weight_decay", 0);
+    result.schedule = {.lr = number(run, "lr", 0),
+                       .min_lr = number(run, "min_lr", 0),
+                       .warmup_samples = number(run, "lr_warmup_samples", 0),
+                       .decay_samples = number(run, "lr_decay_samples", 0),
+                       .train_samples = number(run, "train_samples", 0),
+                       .decay_style = text("lr_decay_style"),
+                       .start_weight_decay = number(run, "start_weight_decay", decay),
+                       .end_weight_decay = number(run, "end_weight_decay", decay),
+                       .weight_decay_style = text("weight_decay_incr_style")};
     const auto scale = state.find("loss_scale");
     if (scale == state.end() || !scale->is_object()) return result;
     ExportedLossScale& out = result.loss_scale.emplace();
@@ -44,7 +57,7 @@ ExportedOptimizer exported_optimizer(const ckpt::Manifest& manifest, const std::
 
 void write_hyperparameters(PickleWriter& pickle, const ExportedOptimizer& optimizer, bool decays) {
     const spec::AdamWConfig& adam = optimizer.adam;
-    pickle.key("lr").real(optimizer.lr);
+    pickle.key("lr").real(optimizer.schedule.lr);
     pickle.key("betas").open_tuple();
     pickle.real(adam.beta1);
     pickle.real(adam.beta2);
@@ -212,6 +225,11 @@ MegatronLayout::MegatronLayout(const spec::ModelConfig& config, i64 tp, i64 pp, 
     if (layer_kinds(config).size() > 1) {
         usage_error("the layers", "differ, which lm-utils cannot export to Megatron");
     }
+    if (config.parallel_residual) {
+        usage_error("--use-parallel-residual",
+                    "the model has a parallel residual, which Megatron does not have: use --to "
+                    "hf-gpt-neox");
+    }
     if (vocab_multiple < 1) {
         usage_error("--make-vocab-size-divisible-by", "must be positive, got {}", vocab_multiple);
     }
@@ -342,9 +360,10 @@ void MegatronLayout::write_args(PickleWriter& pickle, const ckpt::Manifest& mani
                                 DType weights) const {
     const spec::ModelConfig& c = model_.config();
     // Names all properties of a layer, so that a new one does not compile until it is written or
-    // refused. write_variants() has scaling and window.
+    // refused. write_variants() has scaling and window, the constructor refuses a parallel
+    // residual.
     const spec::LayerConfig layer = c.layer(0);
-    const auto& [n_groups, position, rotary, window, activation] = layer;
+    const auto& [n_groups, position, rotary, window, activation, parallel_residual] = layer;
     pickle.open_namespace();
     pickle.key("num_layers").integer(c.n_layers);
     pickle.key("hidden_size").integer(c.hidden);

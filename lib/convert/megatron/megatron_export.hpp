@@ -25,8 +25,19 @@ struct ExportedLossScale {
     spec::LossScaleConfig config;
 };
 
+// The schedule of the run that saved a checkpoint, as Megatron's OptimizerParamScheduler states it:
+// times in samples.
+struct ExportedSchedule {
+    double lr = 0;  // the highest rate
+    double min_lr = 0;
+    double warmup_samples = 0, decay_samples = 0, train_samples = 0;
+    std::string decay_style = "constant";
+    double start_weight_decay = 0, end_weight_decay = 0;
+    std::string weight_decay_style = "constant";
+};
+
 struct ExportedOptimizer {
-    double lr = 0;  // the highest rate; a schedule computes the rate of each step
+    ExportedSchedule schedule;
     spec::AdamWConfig adam;
     std::optional<ExportedLossScale> loss_scale;  // nullopt: no dynamic scale
 };

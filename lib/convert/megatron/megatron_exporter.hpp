@@ -25,12 +25,15 @@ class MegatronExporter {
                          : MegatronNames::classic),
           dtype_(request.dtype.value_or(checkpoint_.manifest().tensors.at(0).dtype)),
           has_optimizer_(ckpt::optimizer_of(checkpoint_) == spec::OptimizerKind::adam),
-          optimizer_(exported_optimizer(checkpoint_.manifest(), checkpoint_.path())) {}
+          optimizer_(exported_optimizer(checkpoint_.manifest(), checkpoint_.path())),
+          tokenizer_(ckpt::read_tokenizer_files(checkpoint_.path(),
+                                                checkpoint_.manifest().tokenizer.files)) {}
 
   protected:
     using Tensors = std::vector<MegatronTensor>;
 
     ConversionReport finish(io::AtomicDirectory& out) {
+        ckpt::write_tokenizer_files(tokenizer_, out.path());
         report_.end_of_document = checkpoint_.manifest().tokenizer.end_of_document;
         if (request_.check) request_.check(out.path());
         out.commit();
@@ -62,6 +65,8 @@ class MegatronExporter {
     DType dtype_;
     bool has_optimizer_;
     ExportedOptimizer optimizer_;
+    // Megatron does not read these files; they are there for an import.
+    std::vector<ckpt::TokenizerFile> tokenizer_;
     i64 n_total_ = 0;  // bytes to write
     ConversionReport report_;
 };

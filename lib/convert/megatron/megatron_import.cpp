@@ -33,6 +33,15 @@ QkvOrder qkv_order(double version) {
     return version >= 1 ? QkvOrder::interleaved : QkvOrder::whole;
 }
 
+// Returns the rows of the word embeddings in the file of a rank; 0 when it has none.
+i64 word_rows(const PickleValue& root) {
+    for (const NamedValue& item : flat_tensors(root)) {
+        const std::vector<i64>& shape = item.value->tensor[0].shape;
+        if (item.name.ends_with("word_embeddings.weight") && !shape.empty()) return shape[0];
+    }
+    return 0;
+}
+
 }  // namespace
 
 std::vector<NamedValue> flat_tensors(const PickleValue& dict) {
@@ -55,14 +64,14 @@ std::optional<double> number_of(const PickleValue* value, const TorchFile& file)
     return number;
 }
 
-MegatronHead read_head(const TorchFile& file, i64 vocab_size) {
+MegatronHead read_head(const TorchFile& file, const ConversionRequest& request, i64 tp, i64 pp) {
     const PickleValue& root = file.root();
     const PickleValue* args = root.find("args");
-    if (args == nullptr || !args->is(Kind::object)) {
-        run_error(file.path(), "has no args: only a checkpoint with its arguments can be imported");
-    }
+    const PickleValue no_args;
+    const bool has_args = args != nullptr && args->is(Kind::object);
     MegatronHead head;
-    head.model = megatron_model(*args, root.find("checkpoint_info"), vocab_size, file.path());
+    head.model = megatron_model(has_args ? *args : no_args, root.find("checkpoint_info"), request,
+                                {.tp = tp, .pp = pp, .word_rows = word_rows(root)}, file.path());
     const PickleValue* iteration = root.find("iteration");
     for (const char* key : {"total_iters", "global_steps"}) {
         if (iteration == nullptr || !iteration->is(Kind::integer)) iteration = root.find(key);
@@ -103,7 +112,7 @@ void MegatronImport::add(const std::string& own, ckpt::SliceKind kind, const Sou
     }
     const auto map = megatron_part(import_.tensors(), own, part);
     if (!map) {
-        run_error(tensor.path(), "tensor {} is not part of the model that its args describe",
+        run_error(tensor.path(), "tensor {} is not part of the model that args or flags describe",
                   tensor.name);
     }
     if (copy) return import_.add_copy(*map, kind, tensor);
@@ -125,7 +134,8 @@ void MegatronImport::add_tied_copy(ckpt::SliceKind kind, const SourceTensor& ten
 MappedTensor MegatronImport::whole(const std::string& own, i64 vocab_rows,
                                    const std::string& path) const {
     const auto map = megatron_part(import_.tensors(), own, {0, 1, head_.qkv, vocab_rows});
-    if (!map) run_error(path, "tensor {} is not part of the model that its args describe", own);
+    if (!map)
+        run_error(path, "tensor {} is not part of the model that args or flags describe", own);
     return *map;
 }
 
@@ -194,6 +204,7 @@ ConversionReport MegatronImport::write() {
                                             ? model.consumed_tokens
                                             : model.consumed_samples * model.config.seq_length,
                      .optimizer_step = optimizer_step()};
+    info.tokenizer.files = ckpt::tokenizer_files_in(request_.in);
     info.seed = model.seed;
     info.weights = weights();
     if (!loss_scale_.is_null()) {

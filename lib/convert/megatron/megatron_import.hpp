@@ -34,9 +34,10 @@ struct MegatronHead {
     i64 iteration = 0;
     QkvOrder qkv = QkvOrder::groups;
 };
-// Reads arguments and counters from the file of one rank. `vocab_size` > 0 replaces the unpadded
-// size of the vocabulary. Throws Error(failure) when the file has no args.
-MegatronHead read_head(const TorchFile& file, i64 vocab_size);
+// Reads arguments and counters from the file of one rank. `tp` and `pp` are the numbers of ranks
+// and stages if the arguments do not state them.
+MegatronHead read_head(const TorchFile& file, const ConversionRequest& request, i64 tp = 1,
+                       i64 pp = 1);
 
 class MegatronImport {
   public:

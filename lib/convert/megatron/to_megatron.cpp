@@ -2,6 +2,7 @@
 #include "convert/megatron/to_megatron.hpp"
 
 #include <algorithm>
+#include <cmath>
 #include <utility>
 
 #include "convert/megatron/megatron_exporter.hpp"
@@ -211,20 +212,21 @@ class LmExporter : public MegatronExporter {
         pickle.close_list();
     }
 
-    // Writes the state of Megatron's scheduler. All values except num_steps are placeholders, which
-    // a run with --override-opt_param-scheduler replaces by its own flags.
+    // Writes the state of Megatron's scheduler, which Megatron compares with its own flags. An
+    // imported checkpoint states no schedule: its zeros need --override-opt_param-scheduler.
     void write_scheduler(MegatronFile& file) {
         PickleWriter& pickle = file.pickle();
+        const ExportedSchedule& schedule = optimizer_.schedule;
         pickle.open_dict();
-        for (const char* key : {"max_lr", "min_lr", "start_wd", "end_wd"}) {
-            pickle.key(key).real(0);
-        }
-        for (const char* key : {"lr_warmup_steps", "lr_decay_steps", "wd_incr_steps"}) {
-            pickle.key(key).integer(0);
-        }
-        for (const char* key : {"lr_decay_style", "wd_incr_style"}) {
-            pickle.key(key).text("constant");
-        }
+        pickle.key("max_lr").real(schedule.lr);
+        pickle.key("min_lr").real(schedule.min_lr);
+        pickle.key("start_wd").real(schedule.start_weight_decay);
+        pickle.key("end_wd").real(schedule.end_weight_decay);
+        pickle.key("lr_warmup_steps").integer(std::llround(schedule.warmup_samples));
+        pickle.key("lr_decay_steps").integer(std::llround(schedule.decay_samples));
+        pickle.key("wd_incr_steps").integer(std::llround(schedule.train_samples));
+        pickle.key("lr_decay_style").text(schedule.decay_style);
+        pickle.key("wd_incr_style").text(schedule.weight_decay_style);
         pickle.key("num_steps").integer(checkpoint_.manifest().counters.consumed_samples);
         pickle.close_dict();
     }

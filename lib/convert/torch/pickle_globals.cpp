@@ -20,7 +20,7 @@ constexpr std::array element_types{
     ElementType{"Float", "float32", 4, DType::fp32},
     ElementType{"BFloat16", "bfloat16", 2, DType::bf16},
     ElementType{"Half", "float16", 2, DType::fp16},
-    ElementType{"Double", "float64", 8, std::nullopt},
+    ElementType{"Double", "float64", 8, DType::fp64},
     ElementType{"Long", "int64", 8, std::nullopt},
     ElementType{"Int", "int32", 4, std::nullopt},
     ElementType{"Short", "int16", 2, std::nullopt},

@@ -176,7 +176,7 @@ SourceTensor TorchFile::tensor(const PickleValue& value, const std::string& name
     }
     const PickledTensor& from = value.tensor[0];
     if (!from.dtype) {
-        run_error(path_, "tensor {}: expected float32, bfloat16 or float16, got {}", name,
+        run_error(path_, "tensor {}: expected float64, float32, bfloat16 or float16, got {}", name,
                   from.type);
     }
     auto storage = std::make_shared<Storage>(Storage{*from.dtype, {records_.at(from.storage_key)}});

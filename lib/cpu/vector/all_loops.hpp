@@ -25,7 +25,7 @@ namespace {
 constexpr VectorKernels kernels_of(const char* name) {
     return {name,
             small_product,
-            {tile_rows, strip_cols, 1, pairs_bf16, pack_operand<tile_rows>,
+            {packed_rows, strip_cols, 1, pairs_bf16, pack_operand<packed_rows>,
              pack_operand<strip_cols>, packed_product},
             row_products,
             transpose,

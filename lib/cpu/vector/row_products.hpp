@@ -7,6 +7,8 @@ namespace lm::cpu {
 namespace {
 
 constexpr int product_group = 4;  // rows of w that are read at the same time
+// Rows of x that are read at the same time. The sums fill half of the registers.
+constexpr int vector_group = width > 8 ? 4 : 2;
 
 // add_lanes() adds lane ^ d to each lane. lane_sum() returns the sum of all lanes. Both work in
 // registers, because horizontal_sum() takes as long as the product of a row of 500 numbers.
@@ -21,60 +23,87 @@ LM_INLINE float lane_sum(Vec v) {
     return add_lanes<1>(v, AllLanes{})[0];
 }
 
-// Computes y for `vectors` rows of x and `rows` rows of w. An element is a sum of 2 * width partial
+// Returns the sums that lane_sum() would return for 2 * d vectors, in the order of the vectors, if
+// 2 * d is `width`. All take a few shuffles more than one of them takes.
+template <int d, int... lane>
+LM_INLINE Vec fold(Vec a, Vec b, Lanes<lane...>) {
+    return __builtin_shufflevector(a, b, ((lane & d) != 0 ? width + lane : lane)...) +
+           __builtin_shufflevector(a, b, ((lane & d) != 0 ? width + (lane ^ d) : lane ^ d)...);
+}
+template <int d>
+LM_INLINE Vec lane_sums(Vec* v) {
+    for (int i = 0; i < d; ++i) v[i] = fold<d>(v[i], v[i + d], AllLanes{});
+    if constexpr (d > 1)
+        return lane_sums<d / 2>(v);
+    else
+        return v[0];
+}
+
+// Computes y for `vectors` rows of x and `rows` rows of w. An element is a sum of `width` partial
 // sums, in an order that depends on k only.
 template <int vectors, int rows, typename T>
 LM_INLINE void row_group(const float* x, i64 k_end, const T* w, float* y, i64 ldy) {
-    Vec even[rows][vectors] = {};
-    Vec odd[rows][vectors] = {};
+    Vec sums[vectors * rows] = {};
     i64 k = 0;
-    for (; k + 2 * width <= k_end; k += 2 * width) {
+    for (; k + width <= k_end; k += width) {
+        Vec of_x[vectors];
+#pragma GCC unroll 4
+        for (int i = 0; i < vectors; ++i) of_x[i] = load(x + i * k_end + k);
 #pragma GCC unroll 4
         for (int j = 0; j < rows; ++j) {
             // The hardware prefetches only one stream in a page, so the code itself prefetches the
             // next rows.
-            if (rows > 1) {
-                __builtin_prefetch(w + (j + rows) * k_end + k, 0, 2);
-                if (sizeof(T) == 4) __builtin_prefetch(w + (j + rows) * k_end + k + width, 0, 2);
-            }
-            const Vec a = load(w + j * k_end + k);
-            const Vec b = load(w + j * k_end + k + width);
+            if (rows > 1) __builtin_prefetch(w + (j + rows) * k_end + k, 0, 2);
+            const Vec of_w = load(w + j * k_end + k);
 #pragma GCC unroll 4
             for (int i = 0; i < vectors; ++i) {
-                even[j][i] = fma(a, load(x + i * k_end + k), even[j][i]);
-                odd[j][i] = fma(b, load(x + i * k_end + k + width), odd[j][i]);
+                sums[i * rows + j] = fma(of_w, of_x[i], sums[i * rows + j]);
             }
         }
     }
-    for (; k < k_end; k += width) {
-        const i64 n = k_end - k < width ? k_end - k : i64{width};
+    if (k < k_end) {
+        const i64 n = k_end - k;
         for (int j = 0; j < rows; ++j) {
-            const Vec a = load_part(w + j * k_end + k, n);
+            const Vec of_w = load_part(w + j * k_end + k, n);
             for (int i = 0; i < vectors; ++i) {
-                even[j][i] = fma(a, load_part(x + i * k_end + k, n), even[j][i]);
+                sums[i * rows + j] = fma(of_w, load_part(x + i * k_end + k, n), sums[i * rows + j]);
             }
         }
     }
-    for (int j = 0; j < rows; ++j) {
-        for (int i = 0; i < vectors; ++i) y[i * ldy + j] = lane_sum(even[j][i] + odd[j][i]);
+    if constexpr (vectors * rows == width) {
+        const Vec all = lane_sums<width / 2>(sums);
+        for (int i = 0; i < vectors; ++i) {
+            __builtin_memcpy(y + i * ldy, reinterpret_cast<const float*>(&all) + i * rows,
+                             rows * sizeof(float));
+        }
+    } else {
+        for (int i = 0; i < vectors; ++i) {
+            for (int j = 0; j < rows; ++j) y[i * ldy + j] = lane_sum(sums[i * rows + j]);
+        }
     }
 }
 
-template <int rows, typename T>
-LM_INLINE void all_vectors(const RowProducts& p, const T* w, float* y) {
-    i64 i = 0;
-    for (; i + 2 <= p.m; i += 2) row_group<2, rows>(p.x + i * p.k, p.k, w, y + i * p.ldy, p.ldy);
-    if (i < p.m) row_group<1, rows>(p.x + i * p.k, p.k, w, y + i * p.ldy, p.ldy);
+// Computes y for `vectors` rows of x, which stay in the L1 cache, and all rows of w.
+template <int vectors, typename T>
+void all_rows(const RowProducts& p, const float* x, float* y) {
+    const T* const w = static_cast<const T*>(p.w);
+    i64 j = 0;
+    for (; j + product_group <= p.n; j += product_group) {
+        row_group<vectors, product_group>(x, p.k, w + j * p.k, y + j, p.ldy);
+    }
+    for (; j < p.n; ++j) row_group<vectors, 1>(x, p.k, w + j * p.k, y + j, p.ldy);
 }
 
 template <typename T>
 void row_products_of(const RowProducts& p) {
-    const T* const w = static_cast<const T*>(p.w);
-    i64 j = 0;
-    for (; j + product_group <= p.n; j += product_group) {
-        all_vectors<product_group>(p, w + j * p.k, p.y + j);
-    }
-    for (; j < p.n; ++j) all_vectors<1>(p, w + j * p.k, p.y + j);
+    i64 i = 0;
+    const auto take = [&](auto rows, i64 n) {
+        rows(p, p.x + i * p.k, p.y + i * p.ldy);
+        i += n;
+    };
+    while (i + vector_group <= p.m) take(all_rows<vector_group, T>, vector_group);
+    if (i + 2 <= p.m) take(all_rows<2, T>, 2);
+    if (i < p.m) take(all_rows<1, T>, 1);
 }
 
 void row_products(const RowProducts& p) {

@@ -24,10 +24,16 @@ FileFacts parse_file(const io::Json& object, const char* key, const std::string&
 
 TokenizerFacts parse_tokenizer(const io::Json& object, const std::string& path) {
     const auto facts = io::json_get<io::Json>(object, "tokenizer", path);
-    return {io::json_get<std::string>(facts, "type", path),
-            io::json_get<std::string>(facts, "digest", path),
-            io::json_get<i64>(facts, "vocab_size", path),
-            io::json_get<i64>(facts, "padded_vocab_size", path)};
+    TokenizerFacts tokenizer{io::json_get<std::string>(facts, "type", path),
+                             io::json_get<std::string>(facts, "digest", path),
+                             io::json_get<i64>(facts, "vocab_size", path),
+                             io::json_get<i64>(facts, "padded_vocab_size", path)};
+    for (const io::Json& file : io::json_get_or<std::vector<io::Json>>(facts, "files", {}, path)) {
+        tokenizer.files.push_back({io::json_get<std::string>(file, "file", path),
+                                   io::json_get<std::string>(file, "path", path),
+                                   io::json_get<std::string>(file, "digest", path)});
+    }
+    return tokenizer;
 }
 
 void check_equal(i64 metadata, i64 data, const char* what, const std::string& prefix) {
@@ -60,6 +66,9 @@ std::string DatasetMetadata::to_json() const {
                       {"digest", tokenizer.digest},
                       {"vocab_size", tokenizer.vocab_size},
                       {"padded_vocab_size", tokenizer.padded_vocab_size}};
+    for (const auto& [name, path, digest] : tokenizer.files) {
+        j["tokenizer"]["files"].push_back({{"file", name}, {"path", path}, {"digest", digest}});
+    }
     j["bin"] = {{"bytes", bin.bytes}, {"digest", bin.digest}};
     j["idx"] = {{"bytes", idx.bytes}, {"digest", idx.digest}};
     if (!origin.is_null()) j["origin"] = io::OrderedJson(origin);

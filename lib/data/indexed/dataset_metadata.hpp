@@ -10,6 +10,7 @@
 //   appended_eod                     whether each document ends with the token eod_id
 //   tokenizer { type, digest, vocab_size, padded_vocab_size }
 //                                    digest: text::Tokenizer::digest()
+//     files [ { file, path, digest } ] optional: the files of a tokenizer that is not installed
 //   bin { bytes, digest }, idx { bytes, digest }
 //                                    sizes and digests of the whole files (lm::BlockDigester)
 //   origin { ... }                   optional: the run that wrote the dataset (run_description.hpp)
@@ -17,6 +18,7 @@
 
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "base/types.hpp"
 #include "data/indexed/indexed_dataset.hpp"
@@ -24,11 +26,20 @@
 
 namespace lm::data {
 
+// A file of a tokenizer: its name in a model of Hugging Face, the absolute path from which it was
+// read, and the digest of its bytes.
+struct TokenizerFileFacts {
+    std::string name;
+    std::string path;
+    std::string digest;
+};
+
 struct TokenizerFacts {
     std::string type;    // "GPT2BPETokenizer"
     std::string digest;  // "xxh3:..."
     i64 vocab_size = 0;
     i64 padded_vocab_size = 0;
+    std::vector<TokenizerFileFacts> files = {};
 };
 
 struct FileFacts {

@@ -14,10 +14,11 @@ namespace lm::data {
 void BatchOptions::check() const {
     check_at_least("--micro-batch-size", micro_batch, 1);
     if (eod_id) return;
-    const char* flag = reset_position_ids     ? "--reset-position-ids"
-                       : reset_attention_mask ? "--reset-attention-mask"
-                       : eod_mask_loss        ? "--eod-mask-loss"
-                                              : nullptr;
+    const bool by_token = !documents_of_index;
+    const char* flag = by_token && reset_position_ids     ? "--reset-position-ids"
+                       : by_token && reset_attention_mask ? "--reset-attention-mask"
+                       : eod_mask_loss                    ? "--eod-mask-loss"
+                                                          : nullptr;
     if (flag != nullptr) {
         usage_error(flag,
                     "the id of the end-of-document token is unknown: name the tokenizer, or make "
@@ -64,6 +65,21 @@ void mark_documents(std::span<const i32> tokens, i64 eod_id, std::span<i32> posi
     }
 }
 
+void mark_documents(const std::vector<TokenSpan>& spans, std::span<i32> positions,
+                    std::span<i32> document_starts) {
+    const size_t n = std::max(positions.size(), document_starts.size());
+    size_t start = 0, end = spans.empty() ? n : static_cast<size_t>(spans.front().count);
+    size_t span = 0;
+    for (size_t t = 0; t < n; ++t) {
+        if (t == end && span + 1 < spans.size()) {
+            start = end;
+            end += static_cast<size_t>(spans[++span].count);
+        }
+        if (!positions.empty()) positions[t] = static_cast<i32>(t - start);
+        if (!document_starts.empty()) document_starts[t] = static_cast<i32>(start);
+    }
+}
+
 void fill_batch(const SampleSource& source, const BatchOptions& options, i64 first_sample,
                 Batch& batch) {
     thread_local std::vector<i32> row;
@@ -86,10 +102,10 @@ void fill_batch(const SampleSource& source, const BatchOptions& options, i64 fir
         std::copy_n(row.begin(), length, tokens.begin());
         std::copy_n(row.begin() + 1, length, part(batch.targets, r).begin());
         batch.sample_ids[static_cast<size_t>(r)] = sample;
-        if (options.eod_id) {
-            mark_documents(tokens, *options.eod_id, part(batch.positions, r),
-                           part(batch.document_starts, r), part(batch.loss_mask, r));
-        }
+        const auto positions = part(batch.positions, r), starts = part(batch.document_starts, r);
+        const auto loss_mask = part(batch.loss_mask, r);
+        if (options.eod_id) mark_documents(tokens, *options.eod_id, positions, starts, loss_mask);
+        if (options.documents_of_index) mark_documents(source.spans(sample), positions, starts);
     }
     if (!batch.token_order.empty()) order_rows(batch.tokens, options.n_ids, batch.token_order);
     if (!batch.position_order.empty()) {

@@ -14,15 +14,18 @@ namespace lm::data {
 // Selects the fields of a batch in addition to tokens and targets. A document ends with eod_id.
 struct BatchOptions {
     i64 micro_batch = 1;
-    std::optional<i64> eod_id;          // must be set for the three flags below
+    std::optional<i64> eod_id;          // of the next three flags
     bool reset_position_ids = false;    // positions restart at 0 after each eod
     bool reset_attention_mask = false;  // Batch::document_starts is filled
     bool eod_mask_loss = false;         // the prediction of the token after an eod has no loss
+    // The documents of the index bound positions and attention instead of eod, so data without eod
+    // has bounds, too.
+    bool documents_of_index = false;
     // Number of token ids. Above 0: Batch::token_order is filled, and with reset_position_ids also
     // position_order.
     i64 n_ids = 0;
 
-    // Throws Error(usage) when a flag is set and eod_id is not.
+    // Throws Error(usage) when a flag needs eod_id and it is not set.
     void check() const;
 };
 
@@ -59,6 +62,11 @@ void fill_batch(const SampleSource& source, const BatchOptions& options, i64 fir
 // empty.
 void mark_documents(std::span<const i32> tokens, i64 eod_id, std::span<i32> positions,
                     std::span<i32> document_starts, std::span<float> loss_mask);
+
+// Fills the fields of one row from the documents that its tokens come from: `spans` in order.
+// Tokens after the last span belong to the last document. Each field is [T] or empty.
+void mark_documents(const std::vector<TokenSpan>& spans, std::span<i32> positions,
+                    std::span<i32> document_starts);
 
 // Copies the first `seq_length` tokens of each row of `full` to `batch`, for the curriculum of
 // Megatron-DeepSpeed. Reuses the memory of `batch`. The last target of a row of `batch` is the

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "data/sampling/split.hpp"
 
+#include <algorithm>
 #include <cmath>
 
 #include "base/error.hpp"
@@ -50,13 +51,15 @@ Split parse_split(std::string_view text) {
     Split split;
     size_t part = 0;
     std::string_view rest = text;
+    // As in Megatron-LM, quotes, brackets and blanks around the numbers have no meaning.
+    constexpr std::string_view around = " \t'\"()[]";
     for (bool more = true; more; ++part) {
         const size_t comma = rest.find_first_of(",/");
         more = comma != std::string_view::npos;
         std::string_view word = rest.substr(0, comma);
         if (more) rest.remove_prefix(comma + 1);
-        while (!word.empty() && word.front() == ' ') word.remove_prefix(1);
-        while (!word.empty() && word.back() == ' ') word.remove_suffix(1);
+        word.remove_prefix(std::min(word.find_first_not_of(around), word.size()));
+        word = word.substr(0, word.find_last_not_of(around) + 1);
         if (part >= 3) {
             usage_error(option, "'{}' has more than three numbers (train,valid,test)", text);
         }

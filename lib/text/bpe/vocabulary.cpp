@@ -51,7 +51,8 @@ i32 MergeReader::find_result() const {
     return index_->find(both_);
 }
 
-// Adds the merge and returns an empty string, or returns the error message.
+// Adds the merge and returns an empty string, or returns the error message. As in Hugging Face
+// tokenizers, a merge that is listed twice has its last rank.
 std::string MergeReader::try_add(std::string_view left, std::string_view right) {
     const TokenIndex::Sought first = index_->seek(left), second = index_->seek(right);
     const i32 a = index_->find(first);
@@ -64,8 +65,8 @@ std::string MergeReader::try_add(std::string_view left, std::string_view right) 
     last_result_ = static_cast<size_t>(result);
     i32& last = last_of_[static_cast<size_t>(result)];
     for (i32 m = last; m >= 0; m = previous_[static_cast<size_t>(m)]) {
-        if (merges_[static_cast<size_t>(m)].left == a)
-            return fmt::format("duplicate merge '{} {}'", left, right);
+        Merge& earlier = merges_[static_cast<size_t>(m)];
+        if (earlier.left == a) earlier.left = repeated;
     }
     previous_.push_back(last);
     last = static_cast<i32>(merges_.size());

@@ -64,9 +64,14 @@ class MergeReader {
             run_error(where(), "{}", wrong);
     }
     // Returns all merges. No merge may be added afterwards.
-    std::vector<Merge> finish() { return std::move(merges_); }
+    std::vector<Merge> finish() {
+        std::erase_if(merges_, [](const Merge& merge) { return merge.left == repeated; });
+        return std::move(merges_);
+    }
 
   private:
+    static constexpr i32 repeated = -1;  // `left` of a merge that the file lists again later
+
     i32 find_result() const;
     std::string try_add(std::string_view left, std::string_view right);
     std::string not_there(std::string_view token) const;

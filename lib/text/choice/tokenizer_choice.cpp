@@ -9,6 +9,7 @@
 #include "base/nearest_name.hpp"
 #include "base/version.hpp"
 #include "io/file.hpp"
+#include "io/path.hpp"
 #include "text/byte_tokenizer.hpp"
 #include "text/gpt2_tokenizer.hpp"
 #include "text/tokenizer_json/read_tokenizer.hpp"
@@ -29,10 +30,13 @@ bool is_hf(const std::string& type) {
     return type == "HFTokenizer" || type == "HuggingFaceTokenizer" || type == "PretrainedFromHF";
 }
 
-bool is_sentencepiece(std::string type) {
+// Returns whether Megatron names a tokenizer of a model file so whose vocabulary a tokenizer.json
+// may have, too: SentencePieceTokenizer, GPTSentencePieceTokenizer, Llama2Tokenizer, TikTokenizer.
+bool reads_model_file(std::string type) {
     std::ranges::transform(type, type.begin(),
                            [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
-    return type.starts_with("sentencepiece");
+    return type.find("sentencepiece") != type.npos || type.starts_with("llama") ||
+           type.starts_with("tik");
 }
 
 void check_type(const std::string& type) {
@@ -40,7 +44,7 @@ void check_type(const std::string& type) {
                                             "HuggingFaceTokenizer", "PretrainedFromHF",
                                             "ByteTokenizer"};
     if (std::ranges::find(types, type) != types.end()) return;
-    if (is_sentencepiece(type)) {
+    if (reads_model_file(type)) {
         usage_error("--tokenizer-type",
                     "'{}' is not supported: did you mean HFTokenizer, with the tokenizer.json of "
                     "the model?",
@@ -91,6 +95,22 @@ std::optional<TokenizerChoice> choice_in(const std::string& directory) {
     return choice;
 }
 
+std::vector<TokenizerPath> files_of(const TokenizerChoice& choice) {
+    std::vector<TokenizerPath> files;
+    if (choice.model) {
+        files.push_back({"tokenizer.json", hf_tokenizer_path(*choice.model)});
+        const std::string directory = io::parent_of(files.front().path);
+        for (const char* name : {"tokenizer_config.json", "special_tokens_map.json",
+                                 "added_tokens.json", "chat_template.jinja"}) {
+            const std::string path = fmt::format("{}/{}", directory, name);
+            if (io::exists(path)) files.push_back({name, path});
+        }
+    } else if (choice.vocab_file && choice.merge_file) {
+        files = {{"vocab.json", *choice.vocab_file}, {"merges.txt", *choice.merge_file}};
+    }
+    return files;
+}
+
 std::shared_ptr<const Tokenizer> load_tokenizer(const TokenizerChoice& choice) {
     const std::string type =
         choice.type.value_or(choice.model ? "HFTokenizer" : "GPT2BPETokenizer");
@@ -111,6 +131,37 @@ std::shared_ptr<const Tokenizer> load_tokenizer(const TokenizerChoice& choice) {
         usage_error("--special-in-text", "ByteTokenizer has no special tokens to parse");
     }
     return make_byte_tokenizer();
+}
+
+std::shared_ptr<const Tokenizer> load_tokenizer(const TokenizerChoice& choice,
+                                                const std::string& digest) {
+    auto tokenizer = load_tokenizer(choice);
+    const bool has_other = !choice.special && tokenizer->type() != "ByteTokenizer";
+    if (!has_other || digest.empty() || tokenizer->digest() == digest) return tokenizer;
+    TokenizerChoice other = choice;
+    other.special = is_hf(std::string(tokenizer->type())) ? "plain" : "parse";
+    auto found = load_tokenizer(other);
+    return found->digest() == digest ? found : tokenizer;
+}
+
+std::shared_ptr<const Tokenizer> installed_tokenizer(const std::string& digest) {
+    for (const char* type : {"GPT2BPETokenizer", "ByteTokenizer"}) {
+        auto tokenizer = load_tokenizer({.type = type}, digest);
+        if (tokenizer->digest() == digest) return tokenizer;
+    }
+    return nullptr;
+}
+
+bool have_same_ids(const Tokenizer& a, const Tokenizer& b) {
+    if (a.vocab_size() != b.vocab_size()) return false;
+    const auto same = [&](i32 id) {
+        if (!a.has_token(id) || !b.has_token(id)) return a.has_token(id) == b.has_token(id);
+        return a.token(id) == b.token(id);
+    };
+    for (i32 id = 0; id < a.vocab_size(); ++id) {
+        if (!same(id)) return false;
+    }
+    return true;
 }
 
 i64 padded_vocab_size(i64 vocab_size, i64 divisible_by, std::optional<i64> pad_to) {

@@ -6,13 +6,16 @@
 #include <algorithm>
 #include <filesystem>
 #include <optional>
+#include <set>
 #include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include "base/error.hpp"
 #include "base/log.hpp"
 #include "io/file.hpp"
 #include "io/json.hpp"
+#include "io/other_format.hpp"
 #include "text/bpe/vocabulary.hpp"
 #include "text/bpe_tokenizer.hpp"
 #include "text/normalizer/normalizer.hpp"
@@ -225,6 +228,13 @@ Template read_post_processor(const Json& json, const std::string& path) {
     Template whole;
     for (const Json& inner : part.array("processors")) {  // each adds ids around the earlier ids
         const Template one = one_post_processor(inner, path);
+        const bool has_one = !whole.prefix.empty() || !whole.suffix.empty();
+        if (has_one && (!one.prefix.empty() || !one.suffix.empty())) {
+            run_error(
+                path,
+                "post_processor: two processors of a Sequence add tokens, which lm-utils does "
+                "not support: use one TemplateProcessing");
+        }
         whole.prefix.insert(whole.prefix.begin(), one.prefix.begin(), one.prefix.end());
         whole.suffix.insert(whole.suffix.end(), one.suffix.begin(), one.suffix.end());
     }
@@ -268,10 +278,22 @@ class Reader {
         parts_.prefix_space = pre.prefix_space;
         for (const Json& token : whole.get("added_tokens")) read_added(token);
         NamedTokens named = read_named_tokens(path_);
+        for (AddedToken& token : named.listed) add_listed(std::move(token));
         for (AddedToken& token : named.tokens) add_named(std::move(token));
+        note_missing();
+        note_other_rule(named);
         Template around = read_post_processor(whole.get("post_processor"), path_);
+        // As transformers 4 and 5, which make the post_processor of this class themselves.
+        if (is_class(named, "GPTNeoXTokenizer")) around = {};
         check_template(around);
         note_other_ids(named, around);
+        if (named.splits_special) {
+            note(
+                "{}: split_special_tokens is true, so transformers cuts special tokens in a text "
+                "as "
+                "any text: lm-preprocess does so with --special-in-text plain",
+                named.config_path);
+        }
         parts_.prefix = std::move(around.prefix);
         parts_.suffix = std::move(around.suffix);
         parts_.eod = find_eod(named);
@@ -406,14 +428,28 @@ class Reader {
         next_added_ = std::max(next_added_, id + 1);
     }
 
+    // Adds a token of the list of added tokens. Its flags replace those of the tokenizer.json, as
+    // in transformers.
+    void add_listed(AddedToken token) {
+        const auto known = added_.find(token.content);
+        if (known == added_.end()) return add_named(std::move(token));
+        AddedToken& added = parts_.added[known->second];
+        token.id = added.id;
+        check_normalized(token);
+        added = std::move(token);
+    }
+
     // Adds a token of tokenizer_config.json. If the token is only in the vocabulary, it becomes an
     // added token, as in transformers. If it is not in the vocabulary, transformers extends the
-    // vocabulary. Here such a token is ignored, because the vocabulary size of a model must not
-    // depend on tokenizer_config.json.
+    // vocabulary. Here such a token is ignored with a note, because the vocabulary size of a model
+    // must not depend on tokenizer_config.json.
     void add_named(AddedToken token) {
         if (token.content.empty() || added_.contains(token.content)) return;
         token.id = index_->find(token.content);
-        if (token.id < 0) return;
+        if (token.id < 0) {
+            missing_.insert(token.content);
+            return;
+        }
         check_normalized(token);
         added_.emplace(token.content, parts_.added.size());
         parts_.added.push_back(std::move(token));
@@ -423,6 +459,10 @@ class Reader {
         Normalizer::Buffers buffers;
         if (token.normalized && parts_.normalizer.apply(token.content, buffers).empty())
             refuse(path_, "added token '{}', which the normalizer makes empty,", token.content);
+    }
+
+    static bool is_class(const NamedTokens& named, std::string_view name) {
+        return named.tokenizer_class == name || named.tokenizer_class == std::string(name) + "Fast";
     }
 
     void check_template(const Template& around) const {
@@ -453,6 +493,34 @@ class Reader {
         check("add_eos_token", named.adds_eos, named.eos, around.suffix);
     }
 
+    void note_missing() const {
+        if (missing_.empty()) return;
+        const size_t more = missing_.size() - 1;
+        note(
+            "{}: lacks '{}'{}, which other files of the tokenizer list: such texts are cut as any "
+            "text, where transformers adds ids: to add them, save the tokenizer with transformers",
+            path_, *missing_.begin(), more == 0 ? "" : fmt::format(" and {} more tokens", more));
+    }
+
+    // For these classes, AutoTokenizer of transformers 5 replaces the pre_tokenizer.
+    void note_other_rule(const NamedTokens& named) const {
+        constexpr std::pair<std::string_view, PretokenizerRule> classes[] = {
+            {"GPT2Tokenizer", PretokenizerRule::gpt2},
+            {"GPTNeoXTokenizer", PretokenizerRule::gpt2},
+            {"CodeGenTokenizer", PretokenizerRule::gpt2},
+            {"CohereTokenizer", PretokenizerRule::starcoder},
+            {"Qwen2Tokenizer", PretokenizerRule::qwen2},
+        };
+        for (const auto& [name, rule] : classes) {
+            if (!is_class(named, name)) continue;
+            if (parts_.rule == rule && parts_.prefix_space == named.prefix_space) return;
+            note(
+                "{}: the ids follow the pre_tokenizer of {}; AutoTokenizer of transformers 5 "
+                "replaces it because tokenizer_class is {}: PreTrainedTokenizerFast keeps it",
+                named.config_path, path_, named.tokenizer_class);
+        }
+    }
+
     std::optional<i32> added_id(std::string_view content) const {
         const auto at = added_.find(std::string(content));
         return at == added_.end() ? std::nullopt : std::optional(parts_.added[at->second].id);
@@ -478,6 +546,7 @@ class Reader {
     const Json& json_;
     BpeTokenizerParts parts_;
     std::unordered_map<std::string, size_t> added_;  // content to index in parts_.added
+    std::set<std::string> missing_;                  // named tokens that are in no vocabulary
     std::optional<TokenIndex> index_;                // spellings of the model's tokens
     i64 n_vocab_ = 0;                                // number of tokens of the model
     i64 next_added_ = 0;                             // the largest id of an added token + 1
@@ -485,10 +554,39 @@ class Reader {
 
 }  // namespace
 
+std::string hf_tokenizer_path(const std::string& path) {
+    return io::is_directory(path) ? (std::filesystem::path(path) / "tokenizer.json").string()
+                                  : path;
+}
+
+namespace {
+
+// Throws Error(usage) for a directory without tokenizer.json, and names what it has instead.
+void require_tokenizer_json(const std::string& directory) {
+    if (io::exists(hf_tokenizer_path(directory))) return;
+    for (const char* name : {"tokenizer.model", "spiece.model", "tekken.json", "vocab.txt"}) {
+        const std::string path = directory + "/" + name;
+        if (!io::exists(path)) continue;
+        const auto format = io::other_format_of(path);
+        if (!format.empty()) run_error(path, "is {}", format);
+        usage_error(directory,
+                    "has {}, but no tokenizer.json: let transformers write one: "
+                    "AutoTokenizer.from_pretrained(DIR).save_pretrained(OUT)",
+                    name);
+    }
+    if (io::exists(directory + "/vocab.json") && io::exists(directory + "/merges.txt")) {
+        usage_error(directory,
+                    "has vocab.json and merges.txt, but no tokenizer.json: give --tokenizer-type "
+                    "GPT2BPETokenizer with --vocab-file and --merge-file");
+    }
+    usage_error(directory, "has no tokenizer.json: give the directory of a tokenizer");
+}
+
+}  // namespace
+
 std::shared_ptr<const Tokenizer> load_hf_tokenizer(const std::string& path, SpecialInText special) {
-    const std::string file =
-        io::is_directory(path) ? (std::filesystem::path(path) / "tokenizer.json").string() : path;
-    return std::make_shared<BpeTokenizer>(Reader(file, special).read());
+    if (io::is_directory(path)) require_tokenizer_json(path);
+    return std::make_shared<BpeTokenizer>(Reader(hf_tokenizer_path(path), special).read());
 }
 
 }  // namespace lm::text

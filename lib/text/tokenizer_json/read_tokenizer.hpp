@@ -20,5 +20,7 @@ namespace lm::text {
 // same directory. Without eos_token it is the first of end_of_document_names (special_tokens.hpp)
 // that is an added token.
 std::shared_ptr<const Tokenizer> load_hf_tokenizer(const std::string& path, SpecialInText special);
+// Returns the path of the tokenizer.json that load_hf_tokenizer(path) reads.
+std::string hf_tokenizer_path(const std::string& path);
 
 }  // namespace lm::text

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "text/tokenizer_json/special_tokens.hpp"
 
+#include <algorithm>
 #include <filesystem>
+#include <map>
 #include <utility>
 
 #include "base/error.hpp"
@@ -15,7 +17,9 @@ using io::Json;
 
 constexpr const char* roles[] = {"bos_token", "eos_token", "unk_token", "sep_token",
                                  "pad_token", "cls_token", "mask_token"};
-constexpr const char* other_tokens = "additional_special_tokens";
+// The name of transformers 4, and that of transformers 5, which may also map names to tokens.
+constexpr const char* other_tokens[] = {"additional_special_tokens", "extra_special_tokens"};
+constexpr const char* decoder_key = "added_tokens_decoder";
 
 // A file in the directory of the tokenizer.json. If it is missing, `json` is an empty object.
 struct NeighbourFile {
@@ -53,18 +57,45 @@ AddedToken token_of(const Json& json, const char* key, const std::string& path) 
 }
 
 void add_others(const NeighbourFile& file, std::vector<AddedToken>& tokens) {
-    for (const Json& json : file.get(other_tokens))
-        tokens.push_back(token_of(json, other_tokens, file.path));
+    for (const char* key : other_tokens) {
+        for (const Json& json : file.get(key)) tokens.push_back(token_of(json, key, file.path));
+    }
+}
+
+// Returns the tokens of added_tokens_decoder, which maps numbers to tokens.
+std::vector<AddedToken> decoder_tokens(const Json& decoder, const std::string& path) {
+    std::map<std::pair<size_t, std::string>, AddedToken> sorted;  // "9" is less than "10"
+    for (const auto& [number, json] : decoder.items())
+        sorted.emplace(std::pair(number.size(), number), token_of(json, decoder_key, path));
+    std::vector<AddedToken> tokens;
+    for (auto& [number, token] : sorted) tokens.push_back(std::move(token));
+    return tokens;
+}
+
+// Returns the tokens of added_tokens.json, which maps tokens to numbers. Those of `named` are
+// special.
+std::vector<AddedToken> old_added_tokens(const NeighbourFile& file,
+                                         const std::vector<AddedToken>& named) {
+    std::multimap<i64, AddedToken> sorted;
+    for (const auto& [content, number] : file.json.items()) {
+        if (!number.is_number_integer())
+            run_error(file.path, "'{}': expected an id, got {}", content, number.dump());
+        AddedToken token{.content = content, .id = -1};
+        token.special = std::ranges::count(named, content, &AddedToken::content) > 0;
+        token.normalized = !token.special;
+        sorted.emplace(number.get<i64>(), std::move(token));
+    }
+    std::vector<AddedToken> tokens;
+    for (auto& [number, token] : sorted) tokens.push_back(std::move(token));
+    return tokens;
 }
 
 }  // namespace
 
-// As in transformers, special_tokens_map.json, a file of older versions, overrides
-// tokenizer_config.json, unless tokenizer_config.json has the list added_tokens_decoder. The tokens
-// of this list come first in the result, because if several tokens have equal content, the caller
-// uses the flags of the first.
+// As in transformers, the files of older versions, special_tokens_map.json and added_tokens.json,
+// are read only if tokenizer_config.json has no list added_tokens_decoder. Then
+// special_tokens_map.json overrides tokenizer_config.json.
 NamedTokens read_named_tokens(const std::string& path) {
-    constexpr const char* list = "added_tokens_decoder";
     const NeighbourFile config = NeighbourFile::read(path, "tokenizer_config.json");
     NamedTokens named;
     named.config_path = config.path;
@@ -74,10 +105,13 @@ NamedTokens read_named_tokens(const std::string& path) {
     };
     named.adds_bos = flag("add_bos_token");
     named.adds_eos = flag("add_eos_token");
+    named.prefix_space = flag("add_prefix_space").value_or(false);
+    named.splits_special = flag("split_special_tokens").value_or(false);
+    const Json tokenizer_class = config.get("tokenizer_class");
+    if (tokenizer_class.is_string()) named.tokenizer_class = tokenizer_class.get<std::string>();
     std::optional<NeighbourFile> map;
-    if (config.json.contains(list)) {
-        for (const Json& json : config.json[list])
-            named.tokens.push_back(token_of(json, list, config.path));
+    if (config.json.contains(decoder_key)) {
+        named.listed = decoder_tokens(config.json[decoder_key], config.path);
     } else {
         map = NeighbourFile::read(path, "special_tokens_map.json");
     }
@@ -96,7 +130,11 @@ NamedTokens read_named_tokens(const std::string& path) {
         named.tokens.push_back(std::move(token));
     }
     add_others(config, named.tokens);
-    if (map) add_others(*map, named.tokens);
+    if (map) {
+        add_others(*map, named.tokens);
+        named.listed =
+            old_added_tokens(NeighbourFile::read(path, "added_tokens.json"), named.tokens);
+    }
     return named;
 }
 

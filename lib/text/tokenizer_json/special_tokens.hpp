@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Reads the special tokens that tokenizer_config.json and special_tokens_map.json define. These
-// files are in the directory of the tokenizer.json. transformers reads them, but Hugging Face
-// tokenizers does not.
+// Reads what tokenizer_config.json, special_tokens_map.json and added_tokens.json state about a
+// tokenizer. These files are in the directory of the tokenizer.json. transformers reads them, but
+// Hugging Face tokenizers does not.
 #pragma once
 
 #include <optional>
@@ -16,9 +16,15 @@ namespace lm::text {
 struct NamedTokens {
     std::optional<std::string> bos, eos;
     std::optional<bool> adds_bos, adds_eos;  // add_bos_token, add_eos_token
+    std::string tokenizer_class;             // empty: not stated
+    bool prefix_space = false;               // add_prefix_space
+    bool splits_special = false;             // split_special_tokens
     std::string config_path;                 // tokenizer_config.json
     std::string eos_path;                    // the file that defines eos
-    std::vector<AddedToken> tokens;          // without ids, possibly with duplicates
+    // The tokens of added_tokens_decoder, else of added_tokens.json, by their numbers there. Their
+    // flags replace those of the tokenizer.json.
+    std::vector<AddedToken> listed;
+    std::vector<AddedToken> tokens;  // the others, possibly with duplicates; all are without ids
 };
 
 // Reads the files next to the tokenizer.json `path`. Throws Error(failure) with the path of an

@@ -13,9 +13,11 @@
 #include "config/rank_counts.hpp"
 #include "config/schedule_flags.hpp"
 #include "cost/nccl.hpp"
+#include "io/file.hpp"
 #include "spec/pipeline_schedule.hpp"
 #include "spec/schedule_summary.hpp"
 #include "train/config/run_data.hpp"
+#include "train/config/start_choice.hpp"
 
 namespace lm::train {
 namespace {
@@ -26,11 +28,13 @@ class Given {
   public:
     explicit Given(const config::TrainFlags& flags) : names_(flags.given) {}
 
-    void refuse(bool used, Names names, std::string_view owner) const {
+    void refuse(bool used, Names names, std::string_view owner) {
         for (const std::string_view name : names) {
-            if (names_.contains(name) && !used) usage_error(name, "needs {}", owner);
+            if (names_.contains(name) && !used)
+                problems_.push_back(fmt::format("{}: needs {}", name, owner));
         }
     }
+    void throw_problems() const { lm::throw_problems(problems_); }
     bool has(std::string_view name) const { return names_.contains(name); }
     void ignore(bool used, Names names, std::string_view why) const {
         for (const std::string_view name : names) {
@@ -40,9 +44,10 @@ class Given {
 
   private:
     const cli::GivenNames& names_;
+    std::vector<std::string> problems_;
 };
 
-void check_curriculum(const Given& given, const config::CurriculumFlags& curriculum) {
+void check_curriculum(Given& given, const config::CurriculumFlags& curriculum) {
     given.refuse(
         !curriculum.type.empty(),
         {"--curriculum-schedule", "--curriculum-min-difficulty", "--curriculum-max-difficulty",
@@ -65,7 +70,7 @@ void check_curriculum(const Given& given, const config::CurriculumFlags& curricu
 // Megatron also refuses it; otherwise prints a note. Call it before a DeepSpeed configuration is
 // applied. `on_gpus`: the run computes on GPUs.
 void check_unused_flags(const config::TrainFlags& flags, bool on_gpus) {
-    const Given given(flags);
+    Given given(flags);
     check_curriculum(given, flags.schedule.curriculum);
     given.ignore(on_gpus,
                  {"--attention-backend", "--allow-tf32", "--autotune", "--tensor-comm-sms"},
@@ -105,8 +110,12 @@ void check_unused_flags(const config::TrainFlags& flags, bool on_gpus) {
         !given.has("--loss-scale"),
         {"--initial-loss-scale", "--min-loss-scale", "--loss-scale-window", "--hysteresis"},
         "--loss-scale sets a fixed scale");
+    given.ignore(!flags.documents.inter_document_masking,
+                 {"--reset-position-ids", "--reset-attention-mask"},
+                 "--dataloader-inter-document-masking does both at the documents of the index");
     given.ignore(flags.parallel.tensor > 1, {"--sequence-parallel"},
                  "it has an effect with --tensor-model-parallel-size above 1 only");
+    given.throw_problems();
 }
 
 std::optional<spec::Curriculum> curriculum_of(const config::CurriculumFlags& flags,
@@ -153,6 +162,7 @@ spec::ScheduleRequest schedule_request(const config::ScheduleFlags& flags, i64 s
     request.weight_decay_style = spec::parse_weight_decay_style(flags.weight_decay_style);
     request.warmup_samples = flags.lr_warmup_samples;
     request.warmup_iters = flags.lr_warmup_iters;
+    request.warmup_tokens = flags.lr_warmup_tokens;
     request.warmup_fraction = flags.lr_warmup_fraction;
     request.warmup_init = flags.lr_warmup_init;
     request.anneal_style = spec::parse_anneal_style(flags.lr_wsd_decay_style);
@@ -189,30 +199,49 @@ void check_energy(const config::LoggingFlags& flags) {
     }
 }
 
-void check_intervals(const config::TrainFlags& flags) {
-    check_at_least("--log-interval", flags.logging.interval, 1);
-    check_at_least("--eval-interval", flags.validation.interval.value, 1);
-    check_at_least("--timing-log-level", flags.logging.timing_level, 0);
-    if (flags.logging.timing_level > 2) {
-        usage_error("--timing-log-level", "expected 0, 1 or 2, got {}", flags.logging.timing_level);
-    }
-    check_at_least("--eval-iters", flags.validation.iters, 0);
-    check_at_least("--tensorboard-queue-size", flags.logging.tensorboard_queue_size, 1);
+// Returns whether all intervals are valid.
+bool check_intervals(const config::TrainFlags& flags, Problems& problems) {
+    bool valid = true;
+    const auto at_least = [&](std::string_view flag, const auto& value, auto least) {
+        valid &= problems.check([&] { check_at_least(flag, value, least); });
+    };
+    at_least("--log-interval", flags.logging.interval, 1);
+    at_least("--eval-interval", flags.validation.interval.value, 1);
+    valid &= problems.check(
+        [&] { check_from_to("--timing-log-level", flags.logging.timing_level, 0, 2); });
+    at_least("--eval-iters", flags.validation.iters, 0);
+    at_least("--tensorboard-queue-size", flags.logging.tensorboard_queue_size, 1);
     const config::StoppingFlags& stopping = flags.stopping;
-    check_at_least("--exit-interval", stopping.exit_interval, 1);
-    check_at_least("--error-injection-rate", stopping.injection_rate, 0);
-    check_at_least("--exit-duration-in-mins", stopping.exit_duration_min, 0);
+    at_least("--exit-interval", stopping.exit_interval, 1);
+    at_least("--error-injection-rate", stopping.injection_rate, 0);
+    at_least("--exit-duration-in-mins", stopping.exit_duration_min, 0);
+    return valid;
+}
+
+// Returns the checkpoint of --load, of which only the manifest is needed; nullopt when there is
+// none.
+std::optional<ckpt::Checkpoint> manifest_of(const config::CheckpointFlags& flags) {
+    const ckpt::Share first_part{.count = i64{1} << 40};
+    return ckpt::open_if_any(flags.load, first_part);
+}
+
+// Returns the number of samples after which a run with these flags starts.
+i64 samples_before(config::CheckpointFlags flags) {
+    choose_start(flags);
+    if (flags.load.empty() || flags.finetune || !io::exists(flags.load)) return 0;
+    const auto checkpoint = manifest_of(flags);
+    return checkpoint ? checkpoint->manifest().counters.consumed_samples : 0;
 }
 
 // With --use-checkpoint-args, returns the model of the checkpoint of --load and prints a note;
 // throws Error(usage) without --load. Returns nullopt without the flag, and when there is no
 // checkpoint.
-std::optional<spec::ModelConfig> saved_model(const config::CheckpointFlags& flags) {
+std::optional<spec::ModelConfig> saved_model(config::CheckpointFlags flags) {
     constexpr std::string_view flag = "--use-checkpoint-args";
     if (!flags.use_saved_model) return std::nullopt;
+    choose_start(flags);
     if (flags.load.empty()) usage_error(flag, "needs --load DIR");
-    const ckpt::Share first_part{.count = i64{1} << 40};  // only the manifest is needed
-    const auto checkpoint = ckpt::open_if_any(flags.load, first_part);
+    const auto checkpoint = manifest_of(flags);
     if (!checkpoint) {
         note("{}: {} has no checkpoint: the flags describe the model", flag, flags.load);
         return std::nullopt;
@@ -264,16 +293,19 @@ class Resolver {
         problems_.check([&] {
             check_from_to("--tensor-comm-sms", flags_.device.tensor_comm_sms.value_or(0), 0, 1024);
         });
-        return problems_.check([&] {
-            check_intervals(flags_);
-            check_energy(flags_.logging);
-            saves_ = resolve_saves(flags_);
-            save_buffer_ = save_buffer_limit(flags_);
-            check_load_flags(flags_.checkpoints);
-            apply_load_step(flags_.checkpoints);
+        bool valid = check_intervals(flags_, problems_);
+        const auto check = [&](auto&& each) { valid &= problems_.check(each); };
+        check([&] { check_energy(flags_.logging); });
+        check([&] { check_local_save_flags(flags_.checkpoints); });
+        check([&] { saves_ = resolve_saves(flags_); });
+        check([&] { save_buffer_ = save_buffer_limit(flags_); });
+        check([&] { check_load_flags(flags_.checkpoints); });
+        check([&] { apply_load_step(flags_.checkpoints); });
+        check([&] {
             skipped_ = config::parse_skip_ranges(flags_.stopping.skip_ranges,
                                                  flags_.stopping.iterations_to_skip);
         });
+        return valid;
     }
 
     void resolve_data() {
@@ -295,6 +327,17 @@ class Resolver {
         problems_.check([&] {
             if (precision_.weights == DType::fp16) flags_.loss_scale.check();
         });
+        problems_.check([&] { check_attention(); });
+    }
+
+    // Transformer Engine, too, has no fused attention in fp32, and ends a run of Megatron-LM with
+    // this flag. Dropout, which its kernels have and cuDNN here has not, only prints a note.
+    void check_attention() const {
+        if (!ranks_.have_gpus || flags_.device.attention() != spec::GpuAttention::cudnn) return;
+        if (is_half(precision_.weights)) return;
+        usage_error("--attention-backend fused",
+                    "cuDNN has no attention in fp32: give --bf16 or --fp16, or --attention-backend "
+                    "flash for the kernels of lm-train");
     }
 
     void resolve_ranks() {
@@ -330,15 +373,25 @@ class Resolver {
                 [&] { schedule_.emplace(schedule_request(flags_.schedule, seq_length)); });
         }
         problems_.check([&] { flags_.optimizer.check(); });
-        if (!schedule_ || micro_batch() < 1) return;
-        for (std::string& text : config::batch_problems(schedule_->ramp(), micro_batch(),
-                                                        {parallel_.dp, per_replica_})) {
-            problems_.add(std::move(text));
+        if (micro_batch() < 1) return;
+        // The batch sizes are checked even if the learning rate is not valid.
+        spec::BatchRamp ramp;
+        if (!problems_.check([&] { ramp = config::batch_ramp(flags_.schedule, seq_length); }))
+            return;
+        const config::Ranks sizes{parallel_.dp, per_replica_};
+        auto found = config::batch_problems(ramp, micro_batch(), sizes);
+        // A resumed run may have more ranks than the first batch sizes of a ramp allow. Only then
+        // does it matter here where the run starts.
+        i64 consumed = 0;
+        if (!found.empty() && ramp.start != 0 &&
+            problems_.check([&] { consumed = samples_before(flags_.checkpoints); })) {
+            found = config::batch_problems(ramp, micro_batch(), sizes, consumed);
         }
+        for (std::string& text : found) problems_.add(std::move(text));
         problems_.check([&] { check_validation_batch(); });
-        n_micro_batches_ = schedule_->ramp().global_batch / (micro_batch() * parallel_.dp);
-        problems_.check([&] { check_accumulation(); });
-        for (const spec::RampStep& stage : schedule_->ramp().stages()) {
+        n_micro_batches_ = ramp.global_batch / (micro_batch() * parallel_.dp);
+        problems_.check([&] { check_accumulation(ramp.global_batch); });
+        for (const spec::RampStep& stage : ramp.stages(consumed)) {
             problems_.check([&] {
                 const i64 n = stage.batch / (micro_batch() * parallel_.dp);
                 spec::check_pipeline({parallel_.pp, parallel_.n_chunks, n});
@@ -357,14 +410,14 @@ class Resolver {
             *batch, unit, parallel_.dp);
     }
 
-    void check_accumulation() const {
+    void check_accumulation(i64 global_batch) const {
         const auto& steps = flags_.schedule.accumulation_steps;
         if (!steps || *steps == n_micro_batches_) return;
         usage_error(
             flags_.deepspeed_config,
             "gradient_accumulation_steps: is {}, but a batch of {} is {} micro-batches of {} "
             "on each of {} data-parallel ranks",
-            *steps, schedule_->ramp().global_batch, n_micro_batches_, micro_batch(), parallel_.dp);
+            *steps, global_batch, n_micro_batches_, micro_batch(), parallel_.dp);
     }
 
     spec::DataParallelConfig data_parallel() const {
@@ -466,12 +519,15 @@ RunConfig resolve(const config::TrainFlags& flags, std::string command_line,
 
 data::BatchOptions RunConfig::batch_options() const {
     const i64 eod = tokenizer.end_of_document;
-    return {.micro_batch = trainer.micro_batch,
-            .eod_id = eod < 0 ? std::nullopt : std::optional(eod),
-            .reset_position_ids = trainer.documents.reset_position_ids,
-            .reset_attention_mask = trainer.documents.reset_attention_mask,
-            .eod_mask_loss = trainer.documents.eod_mask_loss,
-            .n_ids = trainer.cuda ? trainer.model.vocab_size : 0};
+    const config::DocumentFlags& documents = trainer.documents;
+    return {
+        .micro_batch = trainer.micro_batch,
+        .eod_id = eod < 0 ? std::nullopt : std::optional(eod),
+        .reset_position_ids = documents.reset_position_ids || documents.inter_document_masking,
+        .reset_attention_mask = documents.reset_attention_mask || documents.inter_document_masking,
+        .eod_mask_loss = documents.eod_mask_loss,
+        .documents_of_index = documents.inter_document_masking,
+        .n_ids = trainer.cuda ? trainer.model.vocab_size : 0};
 }
 
 i64 RunConfig::validation_batch() const {

@@ -3,8 +3,10 @@
 // resolve() makes all checks before the run allocates memory or writes a file.
 #pragma once
 
+#include <algorithm>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/error.hpp"
@@ -77,6 +79,7 @@ class Problems {
     // Throws an Error with all problems; does nothing when there are none. The first problem gives
     // the exit code.
     void throw_found() const { throw_problems(found_, code_); }
+    const std::vector<std::string>& found() const { return found_; }
     const std::vector<std::string>& limits() const { return limits_; }
 
   private:
@@ -88,7 +91,10 @@ class Problems {
         } catch (const Error& error) {
             if (error.code() == Exit::bug) throw;
             if (found_.empty()) code_ = error.code();
-            kept.emplace_back(error.what());
+            // Two checks may read the same wrong value.
+            for (const std::string_view text : problems_in(error.what())) {
+                if (std::ranges::find(kept, text) == kept.end()) kept.emplace_back(text);
+            }
             return false;
         }
     }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "train/config/run_data.hpp"
 
+#include <algorithm>
 #include <set>
 
 #include "base/error.hpp"
@@ -8,6 +9,7 @@
 #include "data/indexed/dataset_metadata.hpp"
 #include "data/sampling/data_paths.hpp"
 #include "data/sampling/mock_source.hpp"
+#include "io/file.hpp"
 
 namespace lm::train {
 namespace {
@@ -20,10 +22,39 @@ bool is_null(const text::TokenizerChoice& choice) {
     return choice.type == "NullTokenizer";
 }
 
-std::shared_ptr<const text::Tokenizer> named_tokenizer(const text::TokenizerChoice& choice) {
-    if (is_null(choice)) return nullptr;
-    if (!choice.names_one()) return nullptr;
-    return text::load_tokenizer(choice);
+// Returns the tokenizer that the flags name, or nullptr. Special tokens in text are treated as in
+// the data, which a training does not change, and which the steps must state.
+std::shared_ptr<const text::Tokenizer> named_tokenizer(const config::DataFlags& flags) {
+    const text::TokenizerChoice& choice = flags.tokenizer;
+    if (is_null(choice) || !choice.names_one()) return nullptr;
+    const std::vector<std::string> prefixes = data::data_prefixes(flags.paths);
+    const auto metadata = prefixes.empty() ? std::nullopt : data::read_metadata(prefixes.front());
+    return text::load_tokenizer(choice, metadata ? metadata->tokenizer.digest : "");
+}
+
+// Returns the files of the tokenizer that wrote the data; none if one is missing or has changed.
+std::vector<ckpt::TokenizerFile> unchanged_files(const data::TokenizerFacts& facts) {
+    std::vector<ckpt::TokenizerFile> files;
+    for (const auto& [name, path, digest] : facts.files) {
+        if (!io::exists(path)) return {};
+        files.push_back(ckpt::tokenizer_file(name, io::read_file(path)));
+        if (files.back().digest != digest) return {};
+    }
+    return files;
+}
+
+// Returns the tokenizer that wrote the data, from its files if they are unchanged, or the installed
+// one; nullptr if neither is there.
+std::shared_ptr<const text::Tokenizer> tokenizer_of_data(const data::TokenizerFacts& facts) {
+    if (facts.files.empty()) return text::installed_tokenizer(facts.digest);
+    if (unchanged_files(facts).empty()) return nullptr;
+    text::TokenizerChoice choice;
+    for (const auto& [name, path, digest] : facts.files) {
+        if (name == "tokenizer.json") choice.model = path;
+        if (name == "vocab.json") choice.vocab_file = path;
+        if (name == "merges.txt") choice.merge_file = path;
+    }
+    return text::load_tokenizer(choice, facts.digest);
 }
 
 // Returns the place for the index of Megatron's data orders. This is the directory of
@@ -73,7 +104,7 @@ Vocabulary find_vocabulary(const config::DataFlags& flags, std::optional<i64> vo
         return {vocab_size, *vocab_size - 1, ""};
     }
     const std::vector<std::string> prefixes = data::data_prefixes(flags.paths);
-    if (const auto tokenizer = named_tokenizer(flags.tokenizer)) {
+    if (const auto tokenizer = named_tokenizer(flags)) {
         for (const std::string& prefix : std::set<std::string>(prefixes.begin(), prefixes.end())) {
             compare_with_data(*tokenizer, prefix);
         }
@@ -87,13 +118,35 @@ Vocabulary find_vocabulary(const config::DataFlags& flags, std::optional<i64> vo
 }
 
 std::shared_ptr<const text::Tokenizer> tokenizer_of(const RunConfig& config) {
-    if (auto tokenizer = named_tokenizer(config.data.tokenizer)) return tokenizer;
+    if (auto tokenizer = named_tokenizer(config.data)) return tokenizer;
     const auto facts = data::data_facts(data::data_prefixes(config.data.paths));
-    if (!facts) return nullptr;
-    const std::string& type = facts->tokenizer.type;
-    if (type != "ByteTokenizer" && type != "GPT2BPETokenizer") return nullptr;
-    auto tokenizer = text::load_tokenizer({.type = type});
-    return tokenizer->digest() == facts->tokenizer.digest ? tokenizer : nullptr;
+    return facts ? tokenizer_of_data(facts->tokenizer) : nullptr;
+}
+
+std::shared_ptr<const text::Tokenizer> tokenizer_of(const ckpt::Checkpoint& checkpoint) {
+    const ckpt::TokenizerInfo& saved = checkpoint.manifest().tokenizer;
+    if (saved.files.empty())
+        return saved.digest.empty() ? nullptr : text::installed_tokenizer(saved.digest);
+    const auto choice = text::choice_in(checkpoint.path());
+    return choice ? text::load_tokenizer(*choice, saved.digest) : nullptr;
+}
+
+std::vector<ckpt::TokenizerFile> tokenizer_files(
+    const RunConfig& config, const std::optional<ckpt::Checkpoint>& checkpoint) {
+    std::vector<ckpt::TokenizerFile> files;
+    for (const auto& [name, path] : text::files_of(config.data.tokenizer)) {
+        files.push_back(ckpt::tokenizer_file(name, io::read_file(path)));
+    }
+    if (!files.empty()) return files;
+    const bool named = config.data.tokenizer.names_one();
+    const auto facts = data::data_facts(data::data_prefixes(config.data.paths));
+    if (facts && !named) {
+        files = unchanged_files(facts->tokenizer);
+        if (!files.empty()) return files;
+    }
+    if (!checkpoint) return {};
+    // check_changes() has accepted the tokenizer of the checkpoint.
+    return ckpt::read_tokenizer_files(checkpoint->path(), checkpoint->manifest().tokenizer.files);
 }
 
 data::DataSets open_data(const RunConfig& config) {

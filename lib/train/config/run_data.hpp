@@ -6,6 +6,7 @@
 #include <optional>
 #include <string>
 
+#include "ckpt/format/checkpoint.hpp"
 #include "config/data_flags.hpp"
 #include "data/sampling/datasets.hpp"
 #include "text/tokenizer.hpp"
@@ -30,10 +31,19 @@ void check_mock(const config::DataFlags& flags);
 // end-of-document ids differ.
 Vocabulary find_vocabulary(const config::DataFlags& flags, std::optional<i64> vocab_size);
 
-// Returns the tokenizer that the flags name. If the flags name no tokenizer, returns the tokenizer
-// of the data's metadata files if it is built in (bytes or GPT-2). Otherwise, and for a
-// NullTokenizer without metadata files, returns nullptr.
+// Returns the tokenizer that the flags name. If the flags name no tokenizer, returns that of the
+// data's metadata files, if it is installed or its files are unchanged; else nullptr.
 std::shared_ptr<const text::Tokenizer> tokenizer_of(const RunConfig& config);
+// Returns the tokenizer of a step: from its files, else the installed one that it states; nullptr
+// if neither is there.
+std::shared_ptr<const text::Tokenizer> tokenizer_of(const ckpt::Checkpoint& checkpoint);
+
+// Returns the files of the tokenizer that the steps of the run store, so that programs which read a
+// step need no option: those that the flags name; else those that the metadata files of the data
+// name, if they are unchanged; else those in `checkpoint`, from which the run starts. Returns none
+// for a tokenizer that is installed with lm-utils.
+std::vector<ckpt::TokenizerFile> tokenizer_files(const RunConfig& config,
+                                                 const std::optional<ckpt::Checkpoint>& checkpoint);
 
 // Opens the data of the run, and checks that the files fit the flags.
 data::DataSets open_data(const RunConfig& config);

@@ -3,6 +3,8 @@
 
 #include "base/bounds.hpp"
 #include "base/error.hpp"
+#include "base/log.hpp"
+#include "base/problem_list.hpp"
 #include "base/units.hpp"
 #include "ckpt/history/steps.hpp"
 
@@ -49,34 +51,39 @@ void add_rule(ckpt::PruneRules& rules, const std::string& name, const std::strin
     }
 }
 
-void require_save(const config::TrainFlags& flags) {
-    const auto refuse = [](bool given, std::string_view flag) {
-        if (given) usage_error(flag, "needs --save DIR");
-    };
-    if (!flags.action.benchmark) {
-        refuse(flags.stopping.exit_interval.has_value(), "--exit-interval");
-        refuse(flags.stopping.exit_duration_min.has_value(), "--exit-duration-in-mins");
-        refuse(!flags.stopping.save_switch.empty(), "--save-switch-path");
+// Collects the flags that need another one.
+class Needs {
+  public:
+    explicit Needs(std::string_view other) : other_(other) {}
+    void refuse(bool given, std::string_view flag) {
+        if (given) problems_.push_back(fmt::format("{}: needs {}", flag, other_));
     }
-    using config::Reaction;
-    refuse(flags.stopping.reaction_to_spike() == Reaction::stop, "--on-spike stop");
-    refuse(flags.stopping.reaction_to_spike() == Reaction::roll_back, "--on-spike rollback");
-    refuse(flags.stopping.reaction_to_nan() == Reaction::roll_back, "--on-nan rollback");
-    const config::CheckpointFlags& saves = flags.checkpoints;
-    refuse(saves.save_interval.has_value(), "--save-interval");
-    refuse(!saves.save_schedule.empty(), "--save-schedule");
-    refuse(!saves.save_retain.empty(), "--save-retain");
-    refuse(saves.save_retain_interval.has_value(), "--save-retain-interval");
-    refuse(saves.save_required, "--save-required");
-    refuse(!saves.local_save.empty(), "--local-save");
-}
+    void throw_problems() const { lm::throw_problems(problems_); }
 
-void check_local_save_flags(const config::CheckpointFlags& saves) {
-    if (saves.local_save.empty() && saves.local_save_interval)
-        usage_error("--local-save-interval", "needs --local-save DIR");
-    if (saves.local_save.empty()) return;
-    if (!saves.local_save_interval) usage_error("--local-save", "needs --local-save-interval K");
-    check_at_least("--local-save-interval", *saves.local_save_interval, 1);
+  private:
+    std::string_view other_;
+    std::vector<std::string> problems_;
+};
+
+// As in Megatron, --save-interval, --exit-interval and --exit-duration-in-mins may be given in a
+// run that saves nothing.
+void require_save(const config::TrainFlags& flags) {
+    const config::CheckpointFlags& saves = flags.checkpoints;
+    if (saves.save_interval)
+        warn("--save-interval: without --save DIR, this run saves no checkpoint");
+    Needs needs("--save DIR");
+    if (!flags.action.benchmark)
+        needs.refuse(!flags.stopping.save_switch.empty(), "--save-switch-path");
+    using config::Reaction;
+    needs.refuse(flags.stopping.reaction_to_spike() == Reaction::stop, "--on-spike stop");
+    needs.refuse(flags.stopping.reaction_to_spike() == Reaction::roll_back, "--on-spike rollback");
+    needs.refuse(flags.stopping.reaction_to_nan() == Reaction::roll_back, "--on-nan rollback");
+    needs.refuse(!saves.save_schedule.empty(), "--save-schedule");
+    needs.refuse(!saves.save_retain.empty(), "--save-retain");
+    needs.refuse(saves.save_retain_interval.has_value(), "--save-retain-interval");
+    needs.refuse(saves.save_required, "--save-required");
+    needs.refuse(!saves.local_save.empty(), "--local-save");
+    needs.throw_problems();
 }
 
 std::optional<ckpt::PruneRules> retain_of(const config::CheckpointFlags& flags) {
@@ -132,9 +139,21 @@ ckpt::PruneRules parse_retain(const std::string& text) {
     return rules;
 }
 
+SaveRules rules_of_steps(const config::CheckpointFlags& flags) {
+    return {.ranges = ranges_of(flags), .retain = retain_of(flags)};
+}
+
+void check_local_save_flags(const config::CheckpointFlags& saves) {
+    if (saves.local_save.empty() && saves.local_save_interval)
+        usage_error("--local-save-interval", "needs --local-save DIR");
+    if (saves.local_save.empty()) return;
+    if (!saves.local_save_interval) usage_error("--local-save", "needs --local-save-interval K");
+    check_at_least("--local-save-interval", *saves.local_save_interval, 1);
+}
+
 SaveRules resolve_saves(const config::TrainFlags& flags) {
     const config::CheckpointFlags& saves = flags.checkpoints;
-    SaveRules rules{.ranges = ranges_of(saves), .retain = retain_of(saves)};
+    SaveRules rules = rules_of_steps(saves);
     if (saves.save_failures < 1)
         usage_error("--save-failures", "must be at least 1, got {}", saves.save_failures);
     rules.retry_s = parse_duration("--save-retry", saves.save_retry);
@@ -143,7 +162,6 @@ SaveRules resolve_saves(const config::TrainFlags& flags) {
         const double before_s = parse_duration("--exit-before-limit", before);
         if (!saves.save.empty() && !flags.action.benchmark) rules.before_limit_s = before_s;
     }
-    check_local_save_flags(saves);
     if (saves.save.empty()) require_save(flags);
     return rules;
 }
@@ -157,15 +175,14 @@ void check_load_flags(const config::CheckpointFlags& flags) {
         usage_error("--use-checkpoint-opt_param-scheduler",
                     "cannot be combined with --override-opt_param-scheduler: give one of the two");
     }
-    if (!flags.load.empty()) return;
-    const auto refuse = [](bool given, std::string_view flag) {
-        if (given) usage_error(flag, "needs --load DIR");
-    };
-    refuse(flags.exit_on_missing, "--exit-on-missing-checkpoint");
-    refuse(flags.load_step.has_value(), "--ckpt-step");
-    refuse(flags.fresh, "--fresh");
-    refuse(flags.finetune, "--finetune");
-    refuse(flags.no_load_optim, "--no-load-optim");
+    if (!flags.load.empty() || !flags.pretrained.empty()) return;
+    Needs needs("--load DIR");
+    needs.refuse(flags.exit_on_missing, "--exit-on-missing-checkpoint");
+    needs.refuse(flags.load_step.has_value(), "--ckpt-step");
+    needs.refuse(flags.fresh, "--fresh");
+    needs.refuse(flags.finetune, "--finetune");
+    needs.refuse(flags.no_load_optim, "--no-load-optim");
+    needs.throw_problems();
 }
 
 void apply_load_step(config::CheckpointFlags& flags) {

@@ -28,9 +28,14 @@ struct SaveRules {
 // Throws Error(usage) naming --save-retain.
 ckpt::PruneRules parse_retain(const std::string& text);
 
+// Returns the rules with `ranges` and `retain` of the flags. Throws Error(usage) for an invalid
+// value. Does not need --save.
+SaveRules rules_of_steps(const config::CheckpointFlags& flags);
 // Returns the rules of the flags. Throws Error(usage) for an invalid value, and for a flag that
 // needs --save when --save is missing.
 SaveRules resolve_saves(const config::TrainFlags& flags);
+// Throws Error(usage) when one of --local-save and --local-save-interval needs the other.
+void check_local_save_flags(const config::CheckpointFlags& flags);
 // Returns how many bytes of host memory a rank may use for asynchronous saves: 0 with --async-save
 // off, in a run without saves and in a benchmark. Throws Error(usage).
 i64 save_buffer_limit(const config::TrainFlags& flags);

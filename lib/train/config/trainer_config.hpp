@@ -44,7 +44,8 @@ struct TrainerConfig {
     }
     // Returns true if the inputs of attention contain the first visible key of each query.
     bool has_document_starts() const {
-        return documents.reset_attention_mask || spec::windows(model) != std::vector<i64>{0};
+        return documents.reset_attention_mask || documents.inter_document_masking ||
+               spec::windows(model) != std::vector<i64>{0};
     }
     cost::Processor processor() const { return {n_threads, cuda, attention}; }
     cost::NcclUse nccl_use() const {

@@ -120,6 +120,8 @@ void StatusFile::start() {
     fields_["step_s"] = nullptr;
     fields_["saved_iteration"] = nullptr;
     fields_["failed_saves"] = 0;
+    fields_["local_saved_iteration"] = nullptr;
+    fields_["failed_local_saves"] = 0;
     fields_["step_bytes"] = nullptr;
     fields_["growing_saves"] = nullptr;
     write("starting", settings_.timeout_s);
@@ -161,6 +163,12 @@ void StatusFile::saved(i64 iteration, i64 n_failed) {
     if (!active_) return;
     if (iteration >= 0) fields_["saved_iteration"] = iteration;
     fields_["failed_saves"] = n_failed;
+}
+
+void StatusFile::saved_locally(i64 iteration, i64 n_failed) {
+    if (!active_) return;
+    if (iteration >= 0) fields_["local_saved_iteration"] = iteration;
+    fields_["failed_local_saves"] = n_failed;
 }
 
 void StatusFile::busy(const char* state, double expected_s) {

@@ -50,9 +50,11 @@ class StatusFile {
     // Records an iteration that took `step_s` seconds. Writes the state "running" when `logged`, at
     // the first iteration, and when the last write is a minute old.
     void iteration(i64 done, i64 samples, double step_s, bool logged);
-    // Records the newest complete step of this start (-1: none), and the number of saves that
-    // failed after it.
+    // Records the newest complete step of this start in --save (-1: none), and the number of saves
+    // that failed in a row.
     void saved(i64 iteration, i64 n_failed);
+    // The same for --local-save.
+    void saved_locally(i64 iteration, i64 n_failed);
     // Writes a state in which the run makes no iteration, "saving" or "validating". `expected_s`:
     // an estimate of the duration of this state.
     void busy(const char* state, double expected_s);

@@ -69,24 +69,25 @@ bool Evaluation::stop_is_requested(const spec::Counters& done) {
     return numbers[0] != 0;
 }
 
-// Returns the mean loss over --eval-iters global batches, or nullopt when the run has to stop.
-// Collective.
+// Returns the mean loss over the unmasked tokens of --eval-iters global batches, as Megatron-LM's
+// evaluate() does, or nullopt when the run has to stop. With a loss mask, batches differ in their
+// numbers of unmasked tokens, so the mean of their means is another value. Collective.
 std::optional<double> Evaluation::mean_loss(BatchSource& batches, const spec::Counters& done) {
     const i64 n_micro_batches = config_.trainer.micro_batches_of(config_.validation_batch());
     const i64 n_batches = config_.validation.iters;
     const double first_s = micro_batch_s_ * static_cast<double>(n_micro_batches);
-    double sum = 0;
+    LossSum sum;
     for (i64 i = 0; i < n_batches; ++i) {
         if (stop_is_requested(done)) return std::nullopt;
         const Stopwatch watch;
         stops_.step().begin_iteration(batch_s_ > 0 ? batch_s_ : first_s, n_micro_batches);
-        const std::optional<double> loss = trainer_.evaluate(
+        const std::optional<LossSum> loss = trainer_.evaluate(
             batches, n_micro_batches, [this] { return stops_.step().ends_step(); });
         if (!loss) return std::nullopt;
         sum += *loss;
         batch_s_ = watch.elapsed_s();
     }
-    return sum / static_cast<double>(n_batches);
+    return sum.mean();
 }
 
 i64 Evaluation::first_sample(i64 earlier) const {

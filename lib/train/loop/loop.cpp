@@ -290,8 +290,14 @@ class TrainingLoop {
                              .retaining = saves_.saver().is_retaining()});
     }
 
+    void report_saves() {
+        const Saver& saver = saves_.saver();
+        parts_.status.saved(saver.saved_iteration(), saver.n_failures());
+        parts_.status.saved_locally(saver.local_iteration(), saver.n_local_failures());
+    }
+
     void report_status(bool logged) {
-        parts_.status.saved(saves_.saver().saved_iteration(), saves_.saver().n_failures());
+        report_saves();
         parts_.status.iteration(progress_.done.iteration, progress_.done.samples, step_s_, logged);
     }
 
@@ -349,7 +355,7 @@ class TrainingLoop {
     // Records the last save and the reason for the stop in the status file and in the log. Returns
     // `code`.
     Exit stopping(const std::string& why, Exit code) {
-        parts_.status.saved(saves_.saver().saved_iteration(), saves_.saver().n_failures());
+        report_saves();
         parts_.status.stopping(why);
         parts_.log.stopped(progress_.done.iteration, code, why);
         return code;
@@ -375,7 +381,10 @@ class TrainingLoop {
             const std::string why =
                 stop_note(stop, config_.stopping, config_.checkpoints, iteration, total);
             if (!why.empty()) note("{}", why);
-            return stopping(why, exit_code(stop));
+            // Exit code 75 promises that a resumed run finds a saved state.
+            const bool final =
+                !rules_.saves && (stop == Stop::exit_interval || stop == Stop::duration);
+            return stopping(why, final ? Exit::done : exit_code(stop));
         }
         const char* const own = cli::stop_signal_name();
         const std::string name = own != nullptr ? own : "a signal to another rank";

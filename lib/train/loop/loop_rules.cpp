@@ -126,7 +126,7 @@ std::string stopped_text(const config::CheckpointFlags& checkpoints, i64 iterati
     if (checkpoints.save.empty()) {
         return where + ": nothing was saved, since --save is not given";
     }
-    if (checkpoints.load == checkpoints.save) {
+    if (checkpoints.load == checkpoints.save || checkpoints.finetune) {
         return where + ": rerun the same command to resume";
     }
     return fmt::format("{}: rerun the same command with --load {} to resume", where,

@@ -229,7 +229,7 @@ StepGuard::Verdict StepGuard::judge_non_finite(const Step& step, const StepResul
                 {"policy", config_.stopping.on_nan}});
     last_was_spike_ = false;
     stop_at_wrong_rank();
-    if (++memory_.non_finite_in_a_row > max_non_finite_in_a_row) stop_at_non_finite(step);
+    if (++memory_.non_finite_in_a_row >= max_non_finite_in_a_row) stop_at_non_finite(step);
     const Verdict action = act(config_.stopping.reaction_to_nan(), "--on-nan", Verdict::drop);
     if (action == Verdict::stop) {
         // The step has changed no weight, so a resumed run would compute the same result again.

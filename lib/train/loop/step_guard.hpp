@@ -25,9 +25,9 @@ namespace lm::train {
 // largest fp32 number to less than 1, so a longer series has another cause than the loss
 // scale.
 constexpr i64 max_overflows_in_a_row = 150;
-// The largest number of steps in a row with values that are not finite. One more such step stops
-// the training with any --on-nan, because a series of bad documents is shorter, and weights that
-// are not finite never recover.
+// The number of steps in a row with values that are not finite at which the training stops with any
+// --on-nan, because a series of bad documents is shorter, and weights that are not finite never
+// recover.
 constexpr i64 max_non_finite_in_a_row = 50;
 
 // On a GPU without --deterministic-mode, a relative difference of up to this amount between two
@@ -84,7 +84,7 @@ class StepGuard {
     // spike is repeated for --rerun-suspect, sets `result` to the result whose gradients the
     // trainer then holds. Throws JointError(failure) when one rank computes wrong results from
     // samples for which another rank computes other results, because its host is faulty. Throws
-    // JointError(self_stopped) for a value that is not finite with --on-nan stop, at the 51st such
+    // JointError(self_stopped) for a value that is not finite with --on-nan stop, at the 50th such
     // step in a row, and at the 150th fp16 overflow in a row. Collective.
     Verdict judge(const Step& step, StepResult& result);
     // Returns the description of the last suspicious step, which the message of a stop contains.

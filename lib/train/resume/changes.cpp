@@ -2,14 +2,18 @@
 #include "train/resume/changes.hpp"
 
 #include <string_view>
+#include <vector>
 
 #include "base/error.hpp"
 #include "base/log.hpp"
+#include "base/problem_list.hpp"
 #include "ckpt/format/model_json.hpp"
 #include "data/indexed/dataset_identity.hpp"
 #include "io/json.hpp"
+#include "text/choice/tokenizer_choice.hpp"
 #include "train/config/run_data.hpp"
 #include "train/config/run_json.hpp"
+#include "train/resume/past_batches.hpp"
 
 namespace lm::train {
 namespace {
@@ -25,42 +29,81 @@ class Changes {
     Changes(const RunConfig& config, const ckpt::Checkpoint& checkpoint)
         : config_(config), checkpoint_(checkpoint), manifest_(checkpoint.manifest()) {}
 
-    void check_tokenizer() const {
-        const ckpt::TokenizerInfo& saved = manifest_.tokenizer;
-        const ckpt::TokenizerInfo& now = config_.tokenizer;
-        if (saved.digest.empty() || now.digest.empty() || saved.digest == now.digest) return;
-        if (!config_.checkpoints.override_tokenizer) {
-            usage_error(checkpoint_.path(),
-                        "--load: the checkpoint has the tokenizer {}, but the data of this run has "
-                        "{}: give data of the checkpoint's tokenizer, or --override-tokenizer if "
-                        "both are the same tokenizer in different files",
-                        saved.digest, now.digest);
-        }
-        note(
-            "{}: the checkpoint has the tokenizer {}, and the data of this run has {}: "
-            "--override-tokenizer treats the two as the same tokenizer",
-            checkpoint_.path(), saved.digest, now.digest);
+    // Throws the problems; without one, prints the notes.
+    void report() const {
+        throw_problems(problems_);
+        for (const std::string& text : notes_) note("{}", text);
     }
 
-    void check_model() const {
+    // A step of lm-train states the digest of its tokenizer, an imported one only holds the files.
+    void check_tokenizer() {
+        const ckpt::TokenizerInfo& saved = manifest_.tokenizer;
+        const ckpt::TokenizerInfo& now = config_.tokenizer;
+        const bool is_known = !saved.digest.empty() || !saved.files.empty();
+        if (!is_known || now.digest.empty() || saved.digest == now.digest) return;
+        const std::string difference =
+            fmt::format("the checkpoint has the tokenizer {}, but the data of this run has {}",
+                        saved.digest.empty() ? "in its directory" : saved.digest, now.digest);
+        if (config_.checkpoints.override_tokenizer) {
+            notes_.push_back(fmt::format("{}: {}: --override-tokenizer treats the two as the same",
+                                         checkpoint_.path(), difference));
+            return;
+        }
+        switch (compare_tokenizers()) {
+            case Comparison::same:
+                return;
+            case Comparison::same_ids:
+                notes_.push_back(
+                    fmt::format("{}: {}: both have the same ids", checkpoint_.path(), difference));
+                return;
+            case Comparison::unknown:
+                if (!saved.digest.empty()) break;
+                notes_.push_back(fmt::format("{}: {}: the two could not be compared",
+                                             checkpoint_.path(), difference));
+                return;
+            case Comparison::different:
+                break;
+        }
+        problems_.push_back(fmt::format(
+            "{}: --load: {}: give data of the checkpoint's tokenizer, or --override-tokenizer if "
+            "both are the same tokenizer in different files",
+            checkpoint_.path(), difference));
+    }
+
+    void check_model() {
         check_block(config::Block::model, ckpt::to_json(manifest_.model, true),
                     ckpt::to_json(config_.trainer.model, true));
     }
-    void check_training(const io::Json& saved) const {
+    void check_training(const io::Json& saved) {
         check_block(config::Block::training, saved, training_json(config_));
     }
 
-    void check_data(const io::Json& saved, const io::OrderedJson& now) const {
+    void check_data(const io::Json& saved, const io::OrderedJson& now) {
         if (config_.checkpoints.override_data) return;
         if (saved.size() != now.size()) {
-            refuse_data("the number of training datasets", fmt::format("{}", saved.size()),
-                        fmt::format("{}", now.size()));
+            return refuse_data("the number of training datasets", fmt::format("{}", saved.size()),
+                               fmt::format("{}", now.size()));
         }
         for (size_t i = 0; i < now.size(); ++i) check_dataset(saved[i], io::Json(now[i]));
     }
 
   private:
-    void check_block(config::Block block, const io::Json& saved, const io::OrderedJson& now) const {
+    enum class Comparison { same, same_ids, different, unknown };
+    // Compares the tokenizers of the checkpoint and of the data, as far as their files are there.
+    Comparison compare_tokenizers() {
+        try {
+            const auto saved = tokenizer_of(checkpoint_);
+            const auto now = tokenizer_of(config_);
+            if (!saved || !now) return Comparison::unknown;
+            if (saved->digest() == now->digest()) return Comparison::same;
+            return text::have_same_ids(*saved, *now) ? Comparison::same_ids : Comparison::different;
+        } catch (const Error& error) {
+            notes_.emplace_back(error.what());
+            return Comparison::unknown;
+        }
+    }
+
+    void check_block(config::Block block, const io::Json& saved, const io::OrderedJson& now) {
         for (const auto& [key, value] : now.items()) {
             const auto old = saved.find(key);
             if (old == saved.end() || *old == io::Json(value)) continue;
@@ -69,23 +112,24 @@ class Changes {
     }
 
     void check_change(const config::ResumeRule& rule, const std::string& was,
-                      const std::string& is) const {
+                      const std::string& is) {
         using enum config::OnResume;
         if (rule.on_resume == ignored) return;
         // require_same_model() has checked these.
         if (rule.on_resume == refused || rule.on_resume == refused_rope) return;
         if (changes_schedule(rule.on_resume)) {
             if (!config_.checkpoints.override_schedule) {
-                usage_error(rule.flag,
-                            "is {}{}, but was {} when {} was written: give that value, or "
-                            "--override-opt_param-scheduler to use the new schedule",
-                            is, cause(rule.flag), was, checkpoint_.path());
+                problems_.push_back(
+                    fmt::format("{}: is {}{}, but was {} when {} was written: give that value, or "
+                                "--override-opt_param-scheduler to use the new schedule",
+                                rule.flag, is, cause(rule.flag), was, checkpoint_.path()));
+                return;
             }
         } else if (changes_samples(rule.on_resume) && !config_.checkpoints.override_data) {
-            refuse_data(rule.flag, was, is);
+            return refuse_data(rule.flag, was, is);
         }
-        note("{}: was {} when the checkpoint was written, is {} now{}", rule.flag, was, is,
-             cause(rule.flag));
+        notes_.push_back(fmt::format("{}: was {} when the checkpoint was written, is {} now{}",
+                                     rule.flag, was, is, cause(rule.flag)));
     }
 
     // Returns a text such as " (from --train-tokens)" when exactly one other flag of the command
@@ -124,16 +168,14 @@ class Changes {
                 config_.data_order != data::DataOrder::stateless);
     }
 
-    [[noreturn]] void refuse_data(std::string_view what, const std::string& was,
-                                  const std::string& is) const {
-        usage_error(
-            what,
-            "is {2}, but {0} was trained with {1}: after {3} samples, this run would read other "
-            "samples: give {1}, or --override-data to train on the other samples",
-            checkpoint_.path(), was, is, manifest_.counters.consumed_samples);
+    void refuse_data(std::string_view what, const std::string& was, const std::string& is) {
+        problems_.push_back(fmt::format(
+            "{4}: is {2}, but {0} was trained with {1}: after {3} samples, this run would read "
+            "other samples: give {1}, or --override-data to train on the other samples",
+            checkpoint_.path(), was, is, manifest_.counters.consumed_samples, what));
     }
 
-    void check_dataset(const io::Json& saved, const io::Json& now) const {
+    void check_dataset(const io::Json& saved, const io::Json& now) {
         const auto prefix = io::json_get<std::string>(now, "prefix", checkpoint_.path());
         for (const char* key : {"weight", "from", "to"}) {
             if (saved.value(key, io::Json()) != now.value(key, io::Json())) {
@@ -143,12 +185,12 @@ class Changes {
             }
         }
         if (data::same_dataset(identity_from(saved), identity_from(now))) return;
-        usage_error(prefix,
-                    "is not the dataset that {} was trained on ({}, {} bytes; this dataset has {} "
-                    "bytes): give that dataset, or --override-data to train on this one",
-                    checkpoint_.path(),
-                    io::json_get<std::string>(saved, "prefix", checkpoint_.path()),
-                    identity_from(saved).bin_bytes, identity_from(now).bin_bytes);
+        problems_.push_back(fmt::format(
+            "{}: is not the dataset that {} was trained on ({}, {} bytes; this dataset has {} "
+            "bytes): give that dataset, or --override-data to train on this one",
+            prefix, checkpoint_.path(),
+            io::json_get<std::string>(saved, "prefix", checkpoint_.path()),
+            identity_from(saved).bin_bytes, identity_from(now).bin_bytes));
     }
 
     data::DatasetIdentity identity_from(const io::Json& object) const {
@@ -162,6 +204,7 @@ class Changes {
     const RunConfig& config_;
     const ckpt::Checkpoint& checkpoint_;
     const ckpt::Manifest& manifest_;
+    std::vector<std::string> problems_, notes_;
 };
 
 }  // namespace
@@ -185,7 +228,13 @@ io::OrderedJson training_data(const RunConfig& config) {
 
 void adopt_schedule(RunConfig& config, const ckpt::Checkpoint& checkpoint) {
     const config::CheckpointFlags& flags = config.checkpoints;
-    if (!flags.use_saved_schedule || flags.finetune || flags.no_load_optim) return;
+    if (flags.finetune) {
+        if (flags.use_saved_schedule)
+            note("--use-checkpoint-opt_param-scheduler: ignored: --finetune starts a new schedule");
+        return;
+    }
+    config.schedule = schedule_after(config.schedule, checkpoint);
+    if (!flags.use_saved_schedule) return;
     const std::string& path = checkpoint.path();
     const io::Json state = io::parse_json(checkpoint.manifest().state, path);
     const auto saved = state.find(name_of(config::Block::training));
@@ -203,6 +252,11 @@ void adopt_schedule(RunConfig& config, const ckpt::Checkpoint& checkpoint) {
                             .decay_samples = number("lr_decay_samples"),
                             .decay_tokens = number("lr_decay_tokens"),
                             .anneal_samples = number("lr_wsd_decay_samples")};
+    if (const auto tokens = saved->find("lr_warmup_tokens");
+        tokens != saved->end() && tokens->is_number()) {
+        rate.warmup_in_tokens = true;
+        rate.warmup_tokens = tokens->get<double>();
+    }
     if (rate.style == spec::DecayStyle::wsd) {
         rate.anneal = spec::parse_anneal_style(text("lr_wsd_decay_style"));
     }
@@ -226,17 +280,19 @@ void adopt_schedule(RunConfig& config, const ckpt::Checkpoint& checkpoint) {
 
 void check_changes(const RunConfig& config, const io::OrderedJson& data,
                    const ckpt::Checkpoint& checkpoint) {
-    const Changes changes(config, checkpoint);
+    Changes changes(config, checkpoint);
     changes.check_tokenizer();
-    if (config.checkpoints.finetune) return;
     const io::Json state = io::parse_json(checkpoint.manifest().state, checkpoint.path());
-    if (const auto saved = state.find(name_of(config::Block::training)); saved != state.end()) {
+    const auto saved_data = state.find("data");
+    const auto saved = state.find(name_of(config::Block::training));
+    if (!config.checkpoints.finetune && saved != state.end()) {
         changes.check_model();
         changes.check_training(*saved);
     }
-    if (const auto saved = state.find("data"); saved != state.end()) {
-        changes.check_data(*saved, data);
+    if (!config.checkpoints.finetune && saved_data != state.end()) {
+        changes.check_data(*saved_data, data);
     }
+    changes.report();
 }
 
 }  // namespace lm::train

@@ -13,9 +13,10 @@ namespace lm::train {
 // checkpoint. Reads a few pages of each dataset.
 io::OrderedJson training_data(const RunConfig& config);
 
-// With --use-checkpoint-opt_param-scheduler, takes the learning rate schedule and the weight
-// decay from the checkpoint, as Megatron does. Does nothing with --finetune or
-// --no-load-optim.
+// Counts the iterations up to the checkpoint with the batches that they had (past_batches.hpp).
+// With --use-checkpoint-opt_param-scheduler, takes the learning rate schedule and the weight decay
+// from the checkpoint, as Megatron does, but not with --no-load-optim. Does nothing with
+// --finetune.
 void adopt_schedule(RunConfig& config, const ckpt::Checkpoint& checkpoint);
 
 // Compares `config` and `data` (training_data() of this run) with the checkpoint. Throws

@@ -6,7 +6,6 @@
 #include <algorithm>
 #include <cstdlib>
 #include <filesystem>
-#include <system_error>
 
 #include "base/error.hpp"
 #include "base/log.hpp"
@@ -15,6 +14,7 @@
 #include "ckpt/history/steps.hpp"
 #include "cli/main.hpp"
 #include "io/file.hpp"
+#include "train/config/start_choice.hpp"
 #include "train/resume/pending_evaluation.hpp"
 #include "train/resume/refused_iterations.hpp"
 #include "train/resume/start_count.hpp"
@@ -23,12 +23,6 @@ namespace lm::train {
 namespace {
 
 namespace fs = std::filesystem;
-
-fs::path canonical(const std::string& path) {
-    std::error_code ignored;
-    fs::path result = fs::weakly_canonical(path, ignored);
-    return result.has_filename() ? result : result.parent_path();  // "DIR/" becomes "DIR"
-}
 
 // Returns the steps in `directory` as text; a long list is abbreviated in the middle.
 std::string list_of_steps(const fs::path& directory) {
@@ -72,6 +66,18 @@ std::string later_start(const Environment& get) {
     return fmt::format("this is task {} of a job array whose first task is {}", task, first);
 }
 
+// Checks that the run may start from the weights of another run: in a job array, a directory of
+// --save that does not exist was probably moved away.
+void check_finetune(const config::CheckpointFlags& flags, const Environment& get) {
+    if (!flags.finetune || flags.fresh || flags.save.empty() || io::exists(flags.save)) return;
+    const std::string later = later_start(get);
+    if (later.empty()) return;
+    usage_error(flags.save,
+                "--save: no such directory, but {}: give the directory that earlier starts saved "
+                "to, or --fresh to start again from {}",
+                later, flags.load);
+}
+
 // Checks that the run may start at iteration 0 although --load has no checkpoint.
 void check_first_start(const config::CheckpointFlags& flags, const Environment& get) {
     if (flags.exit_on_missing) {
@@ -80,7 +86,7 @@ void check_first_start(const config::CheckpointFlags& flags, const Environment& 
     }
     if (flags.finetune || flags.no_load_optim) {
         usage_error(flags.load,
-                    "--load: holds no checkpoint with weights: import a Hugging Face model with "
+                    "holds no checkpoint with weights: import a Hugging Face model with "
                     "lm-convert --to native");
     }
     if (flags.fresh) return;
@@ -174,7 +180,10 @@ std::optional<ckpt::Checkpoint> find_checkpoint(const config::CheckpointFlags& f
     if (flags.load.empty()) return std::nullopt;
     if (io::exists(flags.load)) {
         auto checkpoint = ckpt::open_if_any(flags.load, share);
-        if (checkpoint) return checkpoint;
+        if (checkpoint) {
+            check_finetune(flags, get);
+            return checkpoint;
+        }
         check_not_foreign(flags.load, own_files);
     } else if (ckpt::step_from_name(canonical(flags.load).filename().string()) >= 0) {
         fail_missing_step(flags.load);
@@ -196,9 +205,10 @@ void check_save(const config::CheckpointFlags& flags,
     if (flags.finetune) {
         usage_error(
             flags.save,
-            "--save: holds checkpoints of a run already, and --finetune starts another run: "
-            "give another directory; to resume that run, omit --finetune and give the "
-            "directory to --load too");
+            "--save: holds checkpoints of a run that did not start from {}, and --finetune starts "
+            "another run: give another directory; to resume that run, omit --finetune and give "
+            "the directory to --load too",
+            flags.load);
     }
     usage_error(flags.save,
                 "--save: holds checkpoints of a run already: to resume that run, give the "

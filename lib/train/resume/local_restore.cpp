@@ -64,6 +64,9 @@ class Restore {
     // Restores a step. Returns its iteration, or -1 when no step was restored. Collective.
     i64 run(const std::vector<i64>& damaged) {
         connect();
+        together(world_, [&] {
+            if (leads()) check_local_directory(directory_);
+        });
         gather();
         together(world_, [&] {
             if (world_.rank() != 0) return;
@@ -217,7 +220,8 @@ std::string Restore::assign() {
     return lines;
 }
 
-// Copies and verifies the files of an index part. Returns the result as a line of JSON for
+// Copies and verifies the files of an index part, and with the first part those of the tokenizer.
+// Returns the result as a line of JSON for
 // accept().
 std::string Restore::copy_part(i64 part) const {
     std::string problem;
@@ -227,6 +231,12 @@ std::string Restore::copy_part(i64 part) const {
                                                    manifest_text_);
         const std::string& index = manifest_.index[static_cast<size_t>(part)].file;
         const std::string to = ckpt::temporary_path(generation_, choice_.step);
+        if (part == 0) {
+            for (const ckpt::TokenizerFile& file :
+                 ckpt::read_tokenizer_files(step_path(), manifest_.tokenizer.files)) {
+                io::write_file(to + "/" + file.name, *file.text, io::Overwrite::yes);
+            }
+        }
         ckpt::copy_files(source, source.parts()[static_cast<size_t>(part)].files, to, {});
         io::write_file(to + "/" + index, io::read_file(step_path() + "/" + index),
                        io::Overwrite::yes);

@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <filesystem>
 #include <functional>
 #include <system_error>
@@ -16,6 +17,7 @@
 #include "ckpt/format/index.hpp"
 #include "ckpt/format/model_json.hpp"
 #include "ckpt/history/steps.hpp"
+#include "config/rank_counts.hpp"
 #include "io/file.hpp"
 #include "io/json.hpp"
 #include "io/output_place.hpp"
@@ -25,6 +27,7 @@
 #include "train/resume/changes.hpp"
 #include "train/resume/load_choice.hpp"
 #include "train/resume/local_restore.hpp"
+#include "train/resume/past_batches.hpp"
 
 namespace lm::train {
 namespace {
@@ -43,6 +46,9 @@ constexpr std::tuple interval_fields{std::pair{"iterations", &IntervalSums::n},
                                      std::pair{"tokens", &IntervalSums::tokens},
                                      std::pair{"flops", &IntervalSums::flops},
                                      std::pair{"model_flops", &IntervalSums::model_flops}};
+
+constexpr std::tuple origin_fields{std::pair{"path", &Origin::path},
+                                   std::pair{"run_id", &Origin::run_id}};
 
 using optim::LossScaleState;
 constexpr std::tuple loss_scale_fields{
@@ -74,10 +80,18 @@ Progress resume(const RunConfig& config, const ckpt::Checkpoint& checkpoint, Tra
     const bool with_optimizer = loads_optimizer(config.checkpoints);
     if (config.checkpoints.finetune) {
         note("{}: weights loaded; starting at iteration 0", checkpoint.path());
-        return {};
+        Progress fresh;
+        fresh.origin = origin_of(checkpoint);
+        return fresh;
     }
     note("{}: resuming after iteration {}, {} samples", checkpoint.path(),
          manifest.counters.iteration, manifest.counters.consumed_samples);
+    if (config.checkpoints.no_load_optim) {
+        note(
+            "--no-load-optim: the optimizer state starts anew, and the learning rate continues at "
+            "sample {} of its schedule, where Megatron-LM would repeat the warm-up",
+            manifest.counters.consumed_samples);
+    }
     Progress progress{.done = {.iteration = manifest.counters.iteration,
                                .samples = manifest.counters.consumed_samples,
                                .tokens = manifest.counters.consumed_tokens},
@@ -93,6 +107,10 @@ Progress resume(const RunConfig& config, const ckpt::Checkpoint& checkpoint, Tra
         io::read_object(scale, *found, loss_scale_fields, checkpoint.path());
         restore_scale(config, state, scale, trainer);
     }
+    if (const auto origin = state.find(origin_key); origin != state.end()) {
+        progress.origin.emplace();
+        io::read_object(*progress.origin, *origin, origin_fields, checkpoint.path());
+    }
     if (const auto interval = state.find("interval"); interval != state.end()) {
         io::read_object(progress.interval, *interval, interval_fields, checkpoint.path());
     }
@@ -100,19 +118,6 @@ Progress resume(const RunConfig& config, const ckpt::Checkpoint& checkpoint, Tra
         progress.guard = guard_memory_from(*guard, checkpoint.path());
     }
     return progress;
-}
-
-void check_fits(const RunConfig& config, const ckpt::Checkpoint& checkpoint) {
-    require_same_model(checkpoint.manifest().model, config.trainer.model, checkpoint.path());
-    const auto saved = ckpt::optimizer_of(checkpoint);
-    if (!loads_optimizer(config.checkpoints) || saved == config.trainer.precision.optimizer) return;
-    usage_error(checkpoint.path(),
-                "--load: the checkpoint has {}: give --finetune to start a training with these "
-                "weights, or --no-load-optim to resume after iteration {}",
-                saved
-                    ? fmt::format("the state of --optimizer {}", name_in(spec::optimizers, *saved))
-                    : "weights only, no optimizer state",
-                checkpoint.manifest().counters.iteration);
 }
 
 // Runs `body` on all ranks. When a rank finds the checkpoint corrupt, returns on all ranks the
@@ -263,22 +268,54 @@ void note_fresh_start(const std::string& load) {
          io::exists(load) ? "contains no checkpoint" : "does not exist yet");
 }
 
-std::optional<ckpt::Checkpoint> open_checkpoint(const RunConfig& config, const ckpt::Share& share) {
+std::optional<ckpt::Checkpoint> find_start(const RunConfig& config, const ckpt::Share& share) {
     const config::LoggingFlags& logging = config.logging;
-    std::optional<ckpt::Checkpoint> checkpoint =
-        find_checkpoint(config.checkpoints,
-                        {logging.file, logging.json, logging.status_file, logging.tensorboard_dir,
-                         config.trainer.autotune},
-                        share);
-    check_save(config.checkpoints, checkpoint);
-    if (checkpoint) check_fits(config, *checkpoint);
-    return checkpoint;
+    return find_checkpoint(config.checkpoints,
+                           {logging.file, logging.json, logging.status_file,
+                            logging.tensorboard_dir, config.trainer.autotune},
+                           share);
+}
+
+void check_fits(const RunConfig& config, const ckpt::Checkpoint& checkpoint) {
+    require_same_model(checkpoint.manifest().model, config.trainer.model, checkpoint.path(),
+                       config.checkpoints.finetune);
+    const auto saved = ckpt::optimizer_of(checkpoint);
+    if (!loads_optimizer(config.checkpoints) || saved == config.trainer.precision.optimizer) return;
+    usage_error(checkpoint.path(),
+                "--load: the checkpoint has {}: give --finetune to start a training with these "
+                "weights, or --no-load-optim to resume after iteration {}",
+                saved
+                    ? fmt::format("the state of --optimizer {}", name_in(spec::optimizers, *saved))
+                    : "weights only, no optimizer state",
+                checkpoint.manifest().counters.iteration);
+}
+
+void choose_start(config::CheckpointFlags& flags, const RunConfig& config, comm::Group& world) {
+    if (!flags.finetune && flags.pretrained.empty()) return;
+    RunConfig resumed = config;
+    resumed.checkpoints.load = own_steps(flags);
+    resumed.checkpoints.finetune = false;
+    restore_local_step(resumed, world);
+    parallel::together(world, [&] {
+        if (world.rank() == 0) choose_start(flags);
+    });
+    std::array<i64, 2> chosen{flags.finetune, flags.no_load_optim};
+    world.broadcast({chosen.data(), DType::int64, {2}}, 0);
+    flags.load = parallel::broadcast_text(world, flags.load);
+    flags.pretrained.clear();
+    flags.finetune = chosen[0] != 0;
+    flags.no_load_optim = chosen[1] != 0;
 }
 
 std::optional<ckpt::Checkpoint> open_checkpoint(const RunConfig& config, comm::Group& world) {
     restore_local_step(config, world);
     Chosen chosen;
-    choose(config, world, chosen, [&] { return open_checkpoint(config, share_of(world)); });
+    choose(config, world, chosen, [&] {
+        auto start = find_start(config, share_of(world));
+        check_save(config.checkpoints, start);
+        if (start) check_fits(config, *start);
+        return start;
+    });
     choose_undamaged(config, world, chosen,
                      [&](const ckpt::Checkpoint& other) { check_fits(config, other); });
     return std::move(chosen.checkpoint);
@@ -305,7 +342,14 @@ Progress load_or_initialize(const RunConfig& config, const io::OrderedJson& data
     }
     trainer.gather_loaded();
     Progress progress;
-    parallel::together(world, [&] { progress = resume(config, *chosen.checkpoint, trainer); });
+    parallel::together(world, [&] {
+        progress = resume(config, *chosen.checkpoint, trainer);
+        // The step may be an earlier one than the step for which the flags were checked.
+        throw_problems(config::batch_problems(
+            config.schedule.ramp(), config.trainer.micro_batch,
+            {config.trainer.parallel.dp, config.trainer.parallel.ranks_per_replica()},
+            progress.done.samples));
+    });
     return progress;
 }
 
@@ -359,10 +403,13 @@ bool follows_another_flag(std::string_view flag, const spec::ModelConfig& a,
 }  // namespace
 
 void require_same_model(const spec::ModelConfig& saved, const spec::ModelConfig& wanted,
-                        const std::string& path) {
+                        const std::string& path, bool finetune) {
     std::vector<std::string> problems;
-    const bool length_follows =
-        saved.max_positions != wanted.max_positions && wanted.max_positions == wanted.seq_length;
+    // A continued pretraining may have a longer context, which no weight limits without a table of
+    // positions.
+    const bool any_length = finetune && wanted.position != spec::PositionEmbedding::absolute;
+    const bool length_follows = !any_length && saved.max_positions != wanted.max_positions &&
+                                wanted.max_positions == wanted.seq_length;
     if (length_follows) {
         problems.push_back(fmt::format(
             "--seq-length: {0} sets --max-position-embeddings to {0}, but {1} was trained with "
@@ -374,8 +421,9 @@ void require_same_model(const spec::ModelConfig& saved, const spec::ModelConfig&
         if (before[key] == value) continue;
         using enum config::OnResume;
         const config::ResumeRule rule = config::resume_rule(config::Block::model, key);
-        const bool rope = is_rotary(wanted.position);
+        const bool rope = is_rotary(wanted.position) && !finetune;
         if (rule.on_resume != refused && !(rule.on_resume == refused_rope && rope)) continue;
+        if (any_length && rule.flag == "--max-position-embeddings") continue;
         if (follows_another_flag(rule.flag, saved, wanted)) continue;
         if (length_follows && rule.flag == "--max-position-embeddings") continue;
         problems.push_back(fmt::format(
@@ -389,10 +437,12 @@ void require_same_model(const spec::ModelConfig& saved, const spec::ModelConfig&
 ckpt::SaveInfo save_info(const RunConfig& config, const Trainer& trainer, const Progress& progress,
                          const io::OrderedJson& data) {
     io::Json state{{"schedule", training_json(config)},
+                   {"batches", batches_json(config.schedule)},
                    {"data", data},
                    {"stepped", io::object_of(progress.stepped, counter_fields)},
                    {"interval", io::object_of(progress.interval, interval_fields)},
                    {"guard", to_json(progress.guard)}};
+    if (progress.origin) state[origin_key] = io::object_of(*progress.origin, origin_fields);
     // A fixed scale is not saved, because a flag sets it. A later run with a dynamic scale starts
     // from its own --initial-loss-scale.
     if (trainer.loss_scaler().dynamic()) {

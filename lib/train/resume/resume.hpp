@@ -11,6 +11,7 @@
 #include "comm/group.hpp"
 #include "metrics/interval.hpp"
 #include "train/config/run_config.hpp"
+#include "train/config/start_choice.hpp"
 #include "train/step/guard_memory.hpp"
 #include "train/step/trainer.hpp"
 
@@ -25,17 +26,21 @@ struct Progress {
     metrics::IntervalSums interval;        // sums over the iterations since the last log line
     std::optional<ckpt::Tip> loaded = {};  // the step that the run resumed from
     GuardMemory guard = {};
+    std::optional<Origin> origin = {};  // of a run that started with --finetune
 };
 
 // Returns the checkpoint that the run starts from, or nullopt when the run starts with fresh
-// weights. Throws Error(usage) when the checkpoint has another model or --save contains another
-// run. Call it before data is opened and memory is allocated. `share`: the part of the checkpoint's
-// files that this call checks.
-std::optional<ckpt::Checkpoint> open_checkpoint(const RunConfig& config,
-                                                const ckpt::Share& share = {});
+// weights. `share`: the part of the checkpoint's files that this call checks.
+std::optional<ckpt::Checkpoint> find_start(const RunConfig& config, const ckpt::Share& share = {});
+// Throws Error(usage) when the checkpoint has another model, or when --save contains another run.
+void check_fits(const RunConfig& config, const ckpt::Checkpoint& checkpoint);
+// Calls choose_start() on rank 0, for all ranks; before, copies a newer step of --local-save to the
+// directory of steps that a start would resume from. Collective.
+void choose_start(config::CheckpointFlags& flags, const RunConfig& config, comm::Group& world);
 // Returns the checkpoint that all ranks start from. Rank 0 chooses it and reads its manifest,
 // because hosts can see different files of a shared file system. Each rank checks a share of the
-// files. Collective.
+// files. Throws the errors of check_save() and check_fits(). Call it before data is opened and
+// memory is allocated. Collective.
 std::optional<ckpt::Checkpoint> open_checkpoint(const RunConfig& config, comm::Group& world);
 // Prints a note that `load`, the value of --load, has no checkpoint and that the run starts from
 // iteration 0. Does nothing if `load` is empty. Call it before the run creates the directory of
@@ -66,9 +71,9 @@ Progress load_newest(const RunConfig& config, const io::OrderedJson& data, i64 i
 
 // Throws Error(usage) that lists the flags in which the models differ, among the flags that a
 // resumed run cannot change. `saved`: the model of the checkpoint `path`. `wanted`: the model of
-// the run.
+// the run. With `finetune`, the rotary frequencies may differ.
 void require_same_model(const spec::ModelConfig& saved, const spec::ModelConfig& wanted,
-                        const std::string& path);
+                        const std::string& path, bool finetune = false);
 
 // Returns the fields of the manifest for a checkpoint at `progress`.
 ckpt::SaveInfo save_info(const RunConfig& config, const Trainer& trainer, const Progress& progress,

@@ -69,7 +69,8 @@ std::string digest_for_count(const RunConfig& config) {
         io::OrderedJson& path = flags["checkpoints"][key];
         path = canonical_path(path.get<std::string>());
     }
-    return digest(flags.dump());
+    // A path may contain bytes that are not UTF-8.
+    return digest(flags.dump(-1, ' ', false, io::OrderedJson::error_handler_t::replace));
 }
 
 void count_start(const std::string& directory, i64 iteration, const std::string& configuration) {

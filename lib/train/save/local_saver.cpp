@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "train/save/local_saver.hpp"
 
+#include <sys/stat.h>
+#include <unistd.h>
+
 #include <filesystem>
 #include <system_error>
 
@@ -12,6 +15,7 @@
 #include "io/atomic.hpp"
 #include "io/checked.hpp"
 #include "io/file.hpp"
+#include "io/lines.hpp"
 #include "io/path.hpp"
 #include "parallel/together.hpp"
 #include "train/save/distributed_save.hpp"
@@ -67,15 +71,27 @@ std::string local_directory_of_host(const std::string& local_save) {
     return local_save + "/" + host_name();
 }
 
+void check_local_directory(const std::string& directory) {
+    struct stat status {};
+    if (::lstat(directory.c_str(), &status) != 0) return;
+    if (status.st_uid != ::geteuid() || (status.st_mode & S_IWOTH) != 0) {
+        run_error(directory,
+                  "--local-save: other users can change its steps: remove it, or give another "
+                  "directory");
+    }
+}
+
 std::unique_ptr<LocalSaver> LocalSaver::open(comm::Group& world, NodeFiles& files,
                                              const ckpt::Generation& generation,
                                              const std::string& local_save,
-                                             const std::optional<ckpt::Tip>& loaded) {
+                                             const std::optional<ckpt::Tip>& loaded,
+                                             const std::vector<ckpt::TokenizerFile>& tokenizer) {
     std::unique_ptr<LocalSaver> saver(
         new LocalSaver(world, files, generation, local_directory_of_host(local_save)));
     together(world, [&] {
         if (files.leads()) saver->prepare_directory(loaded);
     });
+    saver->share(tokenizer);
     saver->partner_ = PartnerCopy::connect(world, files);
     if (files.n_nodes() == 1 && world.rank() == 0) {
         note(
@@ -85,10 +101,24 @@ std::unique_ptr<LocalSaver> LocalSaver::open(comm::Group& world, NodeFiles& file
     return saver;
 }
 
+// Sends the files of the tokenizer from rank 0 to the leaders of hosts.
+void LocalSaver::share(const std::vector<ckpt::TokenizerFile>& tokenizer) {
+    std::string names;
+    for (const ckpt::TokenizerFile& file : tokenizer) names += file.name + "\n";
+    names = parallel::broadcast_text(world_, names);
+    size_t at = 0;
+    for (const std::string_view name : io::lines_of(names)) {
+        std::string text = world_.rank() == 0 ? *tokenizer[at++].text : "";
+        text = parallel::broadcast_text(world_, text);
+        if (files_.leads()) tokenizer_.push_back(ckpt::tokenizer_file(name, std::move(text)));
+    }
+}
+
 void LocalSaver::prepare_directory(const std::optional<ckpt::Tip>& loaded) const {
     io::make_directories(io::parent_of(directory_));
     io::checked::make_directory(directory_);  // refuses a link
     io::checked::fsync_parent_of(directory_);
+    check_local_directory(directory_);
     claim_local_directory(directory_, generation_.directory);
     for (const std::string& name : io::list_directory(directory_)) {
         const std::string path = directory_ + "/" + name;
@@ -143,8 +173,11 @@ void LocalSaver::begin() {
     together(world_, [&] {
         if (world_.rank() == 0) ckpt::check_not_superseded(generation_);
         if (!files_.leads()) return;
-        constexpr i64 max_files = 12;  // at most: the files of three nodes, a manifest, a directory
-        const RoomNeed need{files_.node_bytes() + partner_->incoming_bytes(), max_files};
+        // At most: the files of three nodes, a manifest, a directory, the files of the tokenizer.
+        constexpr i64 max_files = 20;
+        i64 bytes = files_.node_bytes() + partner_->incoming_bytes();
+        for (const ckpt::TokenizerFile& file : tokenizer_) bytes += file.bytes;
+        const RoomNeed need{bytes, max_files};
         if (!has_room(directory_, need)) make_room();
         check_room(directory_, need);
         io::remove_tree(temporary());
@@ -171,6 +204,7 @@ std::string LocalSaver::write(const ckpt::SaveInfo& info, const std::vector<ckpt
 void LocalSaver::publish(const std::string& manifest) {
     together(world_, [&] {
         if (!files_.leads()) return;
+        ckpt::write_tokenizer_files(tokenizer_, temporary());
         io::write_file(fmt::format("{}/{}", temporary(), ckpt::local_manifest_file), manifest,
                        io::Overwrite::no);
         io::checked::fsync_path(temporary());

@@ -20,6 +20,10 @@ namespace lm::train {
 
 // Returns the directory of this host in the directory of --local-save.
 std::string local_directory_of_host(const std::string& local_save);
+// Throws Error(failure) when other users own `directory`, a local directory of a host, or can write
+// there. In /dev/shm every user can make a directory of this name, with steps that a run would
+// load.
+void check_local_directory(const std::string& directory);
 
 class LocalSaver {
   public:
@@ -27,12 +31,13 @@ class LocalSaver {
     // killed saves, and the steps that are neither `loaded` (the step from which the run starts)
     // nor its ancestors. Keeps a step whose manifest cannot be read, and prints a warning. Throws
     // Error(usage) when the directory has steps of a run with another --save. `generation`: this
-    // run's generation in --save, whose lineage is needed on rank 0 only. `world` and `files`
-    // outlive this object. Collective.
+    // run's generation in --save, whose lineage is needed on rank 0 only. `tokenizer`: the files
+    // of the tokenizer, needed on rank 0 only. `world` and `files` outlive this object. Collective.
     static std::unique_ptr<LocalSaver> open(comm::Group& world, NodeFiles& files,
                                             const ckpt::Generation& generation,
                                             const std::string& local_save,
-                                            const std::optional<ckpt::Tip>& loaded);
+                                            const std::optional<ckpt::Tip>& loaded,
+                                            const std::vector<ckpt::TokenizerFile>& tokenizer);
 
     // Saves `pieces`, this rank's part of the state, as a local step. `info` is needed on rank 0.
     // Returns whether the step is complete; otherwise rank 0 has warned. Throws JointError only
@@ -49,6 +54,7 @@ class LocalSaver {
     std::string final_path() const;
     std::string temporary() const;
     void prepare_directory(const std::optional<ckpt::Tip>& loaded) const;
+    void share(const std::vector<ckpt::TokenizerFile>& tokenizer);
     void begin();
     std::string write(const ckpt::SaveInfo& info, const std::vector<ckpt::Piece>& pieces);
     void publish(const std::string& manifest);
@@ -61,6 +67,7 @@ class LocalSaver {
     ckpt::Generation generation_;
     std::string directory_;  // directory of this host
     std::unique_ptr<PartnerCopy> partner_;
+    std::vector<ckpt::TokenizerFile> tokenizer_;  // on the leaders of hosts
     i64 iteration_ = 0;
 };
 

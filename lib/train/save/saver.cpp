@@ -18,8 +18,9 @@ namespace lm::train {
 namespace {
 
 RoomNeed need_of_checkpoint(const RunConfig& config, const NodeFiles& files) {
-    return {cost::checkpoint_size(config.trainer.model, config.trainer.precision).total(),
-            files.n_files()};
+    i64 bytes = cost::checkpoint_size(config.trainer.model, config.trainer.precision).total();
+    for (const ckpt::TokenizerFile& file : config.tokenizer.files) bytes += file.bytes;
+    return {bytes, files.n_files() + std::ssize(config.tokenizer.files)};
 }
 
 // Touches the memory of the blocks through which threads write files, so that the first save takes
@@ -52,6 +53,7 @@ void Saver::prepare(const std::optional<ckpt::Tip>& loaded) {
     parent_.reset();
     if (loaded) parent_ = loaded->step;
     saved_ = -1;
+    local_iteration_ = -1;
     const std::optional<ckpt::PruneRules>& retain = parts_.config.saves.retain;
     if (retain) retention_ = std::make_unique<Retention>(parts_.world, generation_, *retain);
     const TrainerConfig& trainer = parts_.config.trainer;
@@ -59,7 +61,8 @@ void Saver::prepare(const std::optional<ckpt::Tip>& loaded) {
     files_ = NodeFiles::plan(parts_.world, parallel::group_of_host(parts_.world),
                              ckpt::tensors_of(trainer.model, trainer.precision.weights), pieces);
     if (!flags.local_save.empty()) {
-        local_ = LocalSaver::open(parts_.world, *files_, generation_, flags.local_save, loaded);
+        local_ = LocalSaver::open(parts_.world, *files_, generation_, flags.local_save, loaded,
+                                  parts_.config.tokenizer.files);
     }
     touch_blocks();
     const i64 most = trainer.save_buffer;
@@ -85,8 +88,10 @@ void Saver::save(const ckpt::SaveInfo& info) {
 void Saver::save_locally(const ckpt::SaveInfo& info) {
     parts_.recorder.enter("local save");
     const Stopwatch watch;
-    if (!local_->save(with_parent(info), parts_.trainer.checkpoint_pieces())) return;
-    if (!is_rank0()) return;
+    const bool saved = local_->save(with_parent(info), parts_.trainer.checkpoint_pieces());
+    n_local_failures_ = saved ? 0 : n_local_failures_ + 1;
+    if (saved) local_iteration_ = info.counters.iteration;
+    if (!saved || !is_rank0()) return;
     parts_.log.saved_locally(info.counters.iteration, files_->n_nodes(), watch.elapsed_s());
 }
 

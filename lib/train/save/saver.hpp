@@ -68,6 +68,9 @@ class Saver {
     i64 saved_iteration() const { return saved_; }
     // Returns the number of failed saves in a row.
     i64 n_failures() const { return n_failures_; }
+    // The same two for saves to --local-save.
+    i64 local_iteration() const { return local_iteration_; }
+    i64 n_local_failures() const { return n_local_failures_; }
     // Returns how long the newest complete save took, from begin() to commit(); nullopt: none. Not
     // collective.
     std::optional<double> save_s() const { return save_s_; }
@@ -118,6 +121,8 @@ class Saver {
     i64 saved_ = -1;                             // iteration of the newest complete step
     std::optional<double> save_s_;               // time of the newest complete save
     i64 n_failures_ = 0;                         // failed saves in a row
+    i64 local_iteration_ = -1;                   // iteration of the newest local step
+    i64 n_local_failures_ = 0;                   // failed local saves in a row
 };
 
 }  // namespace lm::train

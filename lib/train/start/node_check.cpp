@@ -10,6 +10,8 @@
 #include "base/error.hpp"
 #include "base/log.hpp"
 #include "cluster/node_outliers.hpp"
+#include "io/atomic.hpp"
+#include "io/checked.hpp"
 #include "io/file.hpp"
 #include "io/json.hpp"
 #include "io/lines.hpp"
@@ -112,6 +114,27 @@ std::vector<double> speeds_on_host(comm::Group& world, std::vector<double> own) 
     return all;
 }
 
+// Throws when a host does not see a file that rank 0 creates in `save`, or in the first existing
+// directory above it: the directory of that host is another one, for example because the file
+// system is not mounted there. Collective.
+void check_shared(comm::Group& world, const std::string& save) {
+    const std::string mark = parallel::broadcast_text(
+        world, fmt::format("{}/.lm-node-check.shared.{:.0f}", existing_directories({save}).front(),
+                           1e6 * unix_time_s()));
+    parallel::together(world, [&] {
+        if (world.rank() == 0) io::write_file(mark, "", io::Overwrite::no);
+    });
+    const bool seen = io::exists(mark);
+    world.barrier();
+    parallel::together(world, [&] {
+        if (world.rank() == 0) io::checked::unlink(mark);
+        if (seen) return;
+        run_error(save,
+                  "is not the directory of rank 0, so no save can succeed: mount its file system, "
+                  "or exclude this host");
+    });
+}
+
 }  // namespace
 
 HostSamples sample_nodes(comm::Group& world, const std::vector<std::string>& directories,
@@ -176,6 +199,7 @@ void check_hosts(comm::Group& world, const std::vector<std::string>& directories
             }
         }
     });
+    if (!save.empty()) check_shared(world, save);
 }
 
 }  // namespace lm::train

@@ -36,7 +36,7 @@ void line(std::string& plan, std::string_view what, fmt::format_string<Args...> 
 // like `layer`.
 std::string kind_text(const spec::ModelConfig& model, const spec::LayerConfig& layer) {
     // Names all properties of a layer, so that a new one does not compile until it has a text.
-    const auto& [n_groups, position, rotary, window, activation] = layer;
+    const auto& [n_groups, position, rotary, window, activation, parallel_residual] = layer;
     std::string text = std::string(name_of(position));
     if (is_rotary(position)) {
         if (model.rotary_percent != 1) text += fmt::format(" {}", model.rotary_percent);
@@ -51,6 +51,7 @@ std::string kind_text(const spec::ModelConfig& model, const spec::LayerConfig& l
     if (window > 0) text += fmt::format(", window of {} keys", window);
     if (model.embedding_norm) text += ", embedding norm";
     if (model.qk_norm) text += ", norms of query and key";
+    if (parallel_residual) text += ", parallel residual";
     text += model.untied_head ? ", untied head" : ", tied head";
     if (!model.linear_bias)
         text += model.qkv_bias ? ", biases of query, key and value" : ", no biases";
@@ -182,10 +183,11 @@ void add_curriculum(std::string& plan, const spec::Schedule& schedule) {
 
 // Returns "0.002 after a warm-up of 40 samples, falls to 0.0002 at sample 784".
 std::string rate_text(const spec::LearningRate& rate) {
+    const bool in_tokens = rate.warmup_in_tokens;
+    const double n = in_tokens ? rate.warmup_tokens : rate.warmup_samples;
     const std::string warmup =
-        rate.warmup_samples > 0
-            ? fmt::format("after a warm-up of {:.0f} samples", rate.warmup_samples)
-            : "without warm-up";
+        n > 0 ? fmt::format("after a warm-up of {:.0f} {}", n, in_tokens ? "tokens" : "samples")
+              : "without warm-up";
     const std::string begin = fmt::format("{:g} {}, ", rate.max, warmup);
     if (rate.style == spec::DecayStyle::constant) return begin + "then constant";
     if (rate.decay_tokens > 0)
@@ -370,13 +372,15 @@ std::string describe_start(const std::string& joined, const std::vector<std::str
     std::vector<std::string> names = hosts;
     std::ranges::sort(names);
     names.erase(std::unique(names.begin(), names.end()), names.end());
-    std::string text = fmt::format(" > {:<12} lm-train {}\n", "program", version());
-    text += fmt::format(" > {:<12} {}: {}\n", "started by", launcher_name(), joined);
-    text += fmt::format(" > {:<12} {}: {}\n", "hosts", names.size(), host_list(names));
+    std::string text;
+    line(text, "program", "lm-train {}", version());
+    line(text, "started by", "{}: {}", launcher_name(), joined);
+    line(text, "hosts", "{}: {}", names.size(), host_list(names));
     const dnnl_version_t& dnnl = *dnnl_version();
-    return text + fmt::format(" > {:<12} glibc {}, oneDNN {}.{}.{}, fmt {}.{}.{}\n", "libraries",
-                              gnu_get_libc_version(), dnnl.major, dnnl.minor, dnnl.patch,
-                              FMT_VERSION / 10000, FMT_VERSION / 100 % 100, FMT_VERSION % 100);
+    line(text, "libraries", "glibc {}, oneDNN {}.{}.{}, fmt {}.{}.{}", gnu_get_libc_version(),
+         dnnl.major, dnnl.minor, dnnl.patch, FMT_VERSION / 10000, FMT_VERSION / 100 % 100,
+         FMT_VERSION % 100);
+    return text;
 }
 
 std::string describe_cuda(const std::string& libraries) {

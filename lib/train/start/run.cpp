@@ -33,6 +33,7 @@
 #include "train/resume/changes.hpp"
 #include "train/resume/pending_evaluation.hpp"
 #include "train/resume/start_count.hpp"
+#include "train/start/check_start.hpp"
 #include "train/start/host_memory.hpp"
 #include "train/start/node_check.hpp"
 #include "train/start/open_device.hpp"
@@ -48,6 +49,15 @@ struct TrainingData {
     data::DataSets sets;
     io::OrderedJson identities;  // result of training_data(), for checkpoints; set on rank 0 only
 };
+
+// Reads on rank 0, which saves them, the files of the tokenizer. They are no reason to end a run.
+void read_tokenizer(RunConfig& config, const std::optional<ckpt::Checkpoint>& checkpoint) {
+    try {
+        config.tokenizer.files = tokenizer_files(config, checkpoint);
+    } catch (const Error& error) {
+        warn("{}: the steps of this run do not store the tokenizer", error.what());
+    }
+}
 
 // Opens the data on all ranks. Rank 0 compares it with the data of the checkpoint.
 TrainingData open_data_together(const RunConfig& config,
@@ -261,13 +271,13 @@ void run_trial_steps(const TrainerConfig& config, device::Device& device, i64 ra
     device.synchronize();
 }
 
-// Returns the kinds of steps that the run makes when it continues after iteration `iterations`.
-TrialSteps trial_steps(const RunConfig& config, i64 iterations) {
+// Returns the kinds of steps that the run makes when it continues after `done`.
+TrialSteps trial_steps(const RunConfig& config, const spec::Counters& done) {
     i64 fewest = config.schedule.ramp().global_batch;
-    for (const spec::RampStep& stage : config.schedule.ramp().stages()) {
+    for (const spec::RampStep& stage : config.schedule.ramp().stages(done.samples)) {
         fewest = std::min(fewest, stage.batch);
     }
-    return {.seq_lengths = config.schedule.seq_lengths(iterations),
+    return {.seq_lengths = config.schedule.seq_lengths(done.iteration),
             .fewest_micro_batches = config.trainer.micro_batches_of(fewest),
             .batch_options = config.batch_options()};
 }
@@ -364,7 +374,7 @@ Exit with_logged_error(TrainingLog& log, const comm::Group& world,
 
 // The objects of a run that exist from the start of the run to its end.
 struct RunParts {
-    const RunConfig& config;
+    RunConfig& config;  // the schedule changes with that of the checkpoint
     comm::Group& world;
     comm::FlightRecorder& recorder;
     StatusFile& status;
@@ -385,15 +395,24 @@ RefusedIterations read_refused(const RunConfig& config, const io::OrderedJson& d
 
 // Does the training for run(), which documents it. Collective.
 Exit train(const RunParts& run, const std::string& joined) {
-    RunConfig config = run.config;
+    RunConfig& config = run.config;
     comm::Group& world = run.world;
     TrainingLog& log = run.log;
     const bool is_rank0 = world.rank() == 0;
     // The checkpoint is opened before memory is allocated, so that usage errors appear early.
-    std::optional<ckpt::Checkpoint> checkpoint = open_checkpoint(config, world);
-    if (!checkpoint && is_rank0) note_fresh_start(config.checkpoints.load);
-    if (checkpoint) parallel::together(world, [&] { adopt_schedule(config, *checkpoint); });
-    const TrainingData data = open_data_together(config, checkpoint, world);
+    std::optional<ckpt::Checkpoint> checkpoint;
+    TrainingData data;
+    try {
+        choose_start(config.checkpoints, config, world);
+        checkpoint = open_checkpoint(config, world);
+        if (!checkpoint && is_rank0) note_fresh_start(config.checkpoints.load);
+        if (checkpoint) parallel::together(world, [&] { adopt_schedule(config, *checkpoint); });
+        data = open_data_together(config, checkpoint, world);
+        if (is_rank0 && !config.checkpoints.save.empty()) read_tokenizer(config, checkpoint);
+    } catch (const Error& error) {
+        if (!is_rank0) throw;
+        fail_with_all_problems(run.config, error);
+    }
     log.make_directories();
     log.open_files();
     const std::vector<std::string> hosts = parallel::hosts_of(world);
@@ -413,10 +432,9 @@ Exit train(const RunParts& run, const std::string& joined) {
         set_own_device(device->name());
     }
     describe_and_check_hosts(config, *device, hosts, world, log);
-    const i64 iterations_done = progress_in(config, checkpoint).iteration;
     const std::unique_ptr<Trainer> trainer =
-        allocate_trainer(config.trainer, trial_steps(config, iterations_done), *device, world,
-                         run.recorder, run.quiet_s);
+        allocate_trainer(config.trainer, trial_steps(config, progress_in(config, checkpoint)),
+                         *device, world, run.recorder, run.quiet_s);
     if (const auto memory = describe_memory(*device, world); is_rank0) log.plan(memory);
     run.recorder.enter("load");
     // load_or_initialize() gets the only copy of `checkpoint`, so that the files of the checkpoint
@@ -466,7 +484,7 @@ void catch_signals() {
     cli::ignore_sigpipe();
 }
 
-Exit run(const RunConfig& config, comm::Group& world, const std::string& joined,
+Exit run(RunConfig config, comm::Group& world, const std::string& joined,
          comm::FlightRecorder& recorder, double quiet_s) {
     const Stopwatch since_start;
     const bool is_rank0 = world.rank() == 0;

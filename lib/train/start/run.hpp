@@ -20,7 +20,7 @@ void catch_signals();
 // stderr. `joined` describes how the ranks connected (comm::Launch::describe()). `recorder` records
 // the events of this rank. The watchdog dumps these events on SIGUSR2, and after `quiet_s` seconds
 // without an event. Collective.
-Exit run(const RunConfig& config, comm::Group& world, const std::string& joined,
+Exit run(RunConfig config, comm::Group& world, const std::string& joined,
          comm::FlightRecorder& recorder, double quiet_s);
 
 }  // namespace lm::train

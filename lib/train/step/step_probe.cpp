@@ -126,12 +126,12 @@ void StepProbe::after_layer(i64 local) {
     const i64 layer = chunk_->part().first_layer + local;
     const auto& act = chunk_->slot(slot_).layers[static_cast<size_t>(local)];
     if (faulty(StepFault::Kind::activation) && fault_->layer == layer)
-        write(act.mlp_norm.stream, fault_->value);
+        write(act.middle, fault_->value);
     // A layer has two positions in the order of computation, 2 * layer before its attention and
     // 2 * layer + 1 after its attention.
     check(act.attention_norm.stream, Phase::forward, 2 * layer,
           layer == 0 ? "the embedding" : fmt::format("the MLP of layer {}", layer - 1));
-    check(act.mlp_norm.stream, Phase::forward, 2 * layer + 1,
+    check(act.middle, Phase::forward, 2 * layer + 1,
           fmt::format("the attention of layer {}", layer));
 }
 

@@ -28,8 +28,8 @@ std::optional<StepResult> Trainer::compute_gradients(BatchSource& batches, i64 n
     state_.sum_tied_embedding();
     state_.add_gradient_squares(context, step_sums());
     const StepSums sums = global_step_sums();
-    StepResult step{.loss = sums.mean_loss(), .gradient_scale = scaler_.scale()};
-    if (config_.documents.per_token_loss) step.gradient_scale *= std::max(1.0, sums.tokens);
+    StepResult step{.loss = sums.loss.mean(), .gradient_scale = scaler_.scale()};
+    if (config_.documents.per_token_loss) step.gradient_scale *= std::max(1.0, sums.loss.tokens);
     step.gradient_norm = std::sqrt(sums.gradient_squares) / step.gradient_scale;
     step.finite = std::isfinite(step.loss) && std::isfinite(step.gradient_norm);
     scaler_.update(!std::isfinite(step.gradient_norm));
@@ -70,10 +70,10 @@ double Trainer::sum_over_ranks(double value) {
     return value;
 }
 
-std::optional<double> Trainer::evaluate(BatchSource& batches, i64 n_micro_batches,
-                                        const MustEnd& must_end) {
+std::optional<LossSum> Trainer::evaluate(BatchSource& batches, i64 n_micro_batches,
+                                         const MustEnd& must_end) {
     if (!run_schedule(schedule_of(false, n_micro_batches), batches, must_end)) return std::nullopt;
-    return global_step_sums().mean_loss();
+    return global_step_sums().loss;
 }
 
 // Runs the forward passes of all micro-batches through this stage's chunks; in training also the
@@ -258,10 +258,9 @@ Trainer::StepSums Trainer::global_step_sums() {
     // 0 * x is NaN if x is not finite, so a copy of a gradient that is not finite on this rank
     // makes the norm NaN. A finite copy adds 0.
     const StepSums local{
-        .loss = counts ? own[model::loss_sum] : 0,
-        .tokens = counts ? loss_tokens_ : 0,
+        .loss = counts ? LossSum{own[model::loss_sum], loss_tokens_} : LossSum{},
         .gradient_squares = own[model::gradient_sum_squares] + 0 * own[model::copies_sum_squares]};
-    local_loss_ = local.mean_loss();
+    local_loss_ = local.loss.mean();
     auto sums = std::bit_cast<std::array<double, 3>>(local);
     grid_.world->all_reduce({sums.data(), DType::fp64, {3}});
     return std::bit_cast<StepSums>(sums);

@@ -39,6 +39,18 @@ struct StepResult {
     double loss_scale = 1;      // loss scale of the next step
 };
 
+// The sum of the losses of unmasked tokens, and their number, over all ranks.
+struct LossSum {
+    double loss = 0;
+    double tokens = 0;
+    double mean() const { return tokens > 0 ? loss / tokens : 0; }
+    LossSum& operator+=(const LossSum& other) {
+        loss += other.loss;
+        tokens += other.tokens;
+        return *this;
+    }
+};
+
 // A step or an evaluation asks this function before it reads each micro-batch, and ends when the
 // answer is true. The function may be collective: each rank of a step without a pipeline asks it
 // equally often. Empty: never true.
@@ -94,12 +106,11 @@ class Trainer {
     // optimizer step. Changes the data of checkpoint_pieces().
     void update(const StepResult& step, const spec::UpdateRates& rates);
 
-    // Returns the mean loss of the unmasked tokens of `n_micro_batches` micro-batches of each
-    // data-parallel rank, without dropout; nullopt when `must_end` has ended the evaluation.
-    // Changes no state. Collective.
-    std::optional<double> evaluate(BatchSource& batches, i64 n_micro_batches,
-                                   const MustEnd& must_end);
-    double evaluate(BatchSource& batches, i64 n_micro_batches) {
+    // Returns the loss of `n_micro_batches` micro-batches of each data-parallel rank, without
+    // dropout; nullopt when `must_end` has ended the evaluation. Changes no state. Collective.
+    std::optional<LossSum> evaluate(BatchSource& batches, i64 n_micro_batches,
+                                    const MustEnd& must_end);
+    LossSum evaluate(BatchSource& batches, i64 n_micro_batches) {
         return *evaluate(batches, n_micro_batches, {});
     }
 
@@ -162,10 +173,8 @@ class Trainer {
 
     // Sums of a step or an evaluation over its micro-batches, and over the ranks.
     struct StepSums {
-        double loss = 0;    // the sum of the losses of all unmasked tokens
-        double tokens = 0;  // the number of these tokens
+        LossSum loss;
         double gradient_squares = 0;
-        double mean_loss() const { return tokens > 0 ? loss / tokens : 0; }
     };
 
     bool run_schedule(const StageSchedule& schedule, BatchSource& batches, const MustEnd& must_end);

@@ -39,8 +39,10 @@ inline constexpr std::array gpt_neox_numbers{
     HfClass::Number{"attention_dropout", &spec::ModelConfig::attention_dropout, 0},
     HfClass::Number{"initializer_range", &spec::ModelConfig::init_std, 0.02},
 };
+inline constexpr std::array gpt_neox_flags{
+    HfClass::Flag{"use_parallel_residual", &spec::ModelConfig::parallel_residual, true},
+};
 inline constexpr std::array gpt_neox_constants{
-    HfClass::Constant{"use_parallel_residual", "false", "true"},
     HfClass::Constant{"attention_bias", "true", "true"},
 };
 
@@ -57,6 +59,7 @@ inline constexpr HfClass gpt_neox{
     .buffers = gpt_neox_buffers,
     .integers = gpt_neox_integers,
     .numbers = gpt_neox_numbers,
+    .flags = gpt_neox_flags,
     .constants = gpt_neox_constants,
     .activation_key = "hidden_act",
     .activations = plain_activations,

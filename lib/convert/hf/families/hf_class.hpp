@@ -75,8 +75,10 @@ struct HfClass {
     // Adds keys to a config.json that follow from others. May be nullptr.
     void (*write_more)(const spec::ModelConfig& config, io::Json& json) = nullptr;
     // Versions of transformers before 4.45 compute the head size of some classes from the hidden
-    // size. Their head_dim is read, but no model with another head size is written.
+    // size. Their head_dim is read, but no model with another head size is written, except by a
+    // class with newer_head_dim if no class with any_head_dim can hold the model.
     bool any_head_dim = false;
+    bool newer_head_dim = false;
 
     // The members of a model that no key of the class sets.
     spec::PositionEmbedding position = spec::PositionEmbedding::rope;

@@ -67,6 +67,7 @@ inline constexpr HfClass llama{
     .activations = gated_activations,
     .absent_activation = "silu",
     .llama3_scaling = true,
+    .newer_head_dim = true,
     .normalization = spec::Normalization::rms_norm,
 };
 
@@ -80,6 +81,7 @@ constexpr HfClass llama_like(std::string_view name, std::string_view model_type,
     c.flags = {};
     c.linear_bias = false;
     c.llama3_scaling = false;
+    c.newer_head_dim = false;
     return c;
 }
 

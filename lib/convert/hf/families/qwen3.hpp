@@ -6,6 +6,13 @@
 
 namespace lm::convert::hf {
 
+inline constexpr std::array qwen3_integers = [] {
+    auto integers = llama_integers;
+    for (HfClass::Integer& integer : integers) {
+        if (integer.member == &spec::ModelConfig::head_dim) integer.absent = 128;
+    }
+    return integers;
+}();
 inline constexpr std::array qwen3_constants{
     HfClass::Constant{"use_sliding_window", "false", "false"},
     HfClass::Constant{"attention_bias", "false", "false"},
@@ -13,6 +20,7 @@ inline constexpr std::array qwen3_constants{
 
 inline constexpr HfClass qwen3 = [] {
     HfClass c = llama_like("hf-qwen3", "qwen3", "Qwen3ForCausalLM");
+    c.integers = qwen3_integers;
     c.constants = qwen3_constants;
     c.any_head_dim = true;
     c.qk_norm = true;

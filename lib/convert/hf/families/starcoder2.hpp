@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Starcoder2ForCausalLM: Llama with LayerNorm and without gate.
+// Starcoder2ForCausalLM: Llama with LayerNorm, an optional window and without gate.
 #pragma once
+
+#include <limits>
 
 #include "convert/hf/families/llama.hpp"
 
@@ -28,16 +30,12 @@ inline constexpr std::array starcoder2_numbers{
 inline constexpr std::array starcoder2_flags{
     HfClass::Flag{"use_bias", &spec::ModelConfig::linear_bias, true},
 };
-inline constexpr std::array starcoder2_constants{
-    HfClass::Constant{"sliding_window", "null", "null"},
-};
-
 inline constexpr HfClass starcoder2 = [] {
     HfClass c = llama_like("hf-starcoder2", "starcoder2", "Starcoder2ForCausalLM");
     c.in_layers = starcoder2_layer;
     c.numbers = starcoder2_numbers;
     c.flags = starcoder2_flags;
-    c.constants = starcoder2_constants;
+    c.absent_window = std::numeric_limits<i64>::max();
     c.activations = plain_activations;
     c.absent_activation = "gelu_pytorch_tanh";
     c.absent_tied = true;
