@@ -116,6 +116,22 @@ void check_byte_ids(const std::array<i32, 256>& byte_ids, const std::string& ori
     run_error(origin, "no token for any letter: truncated, or not byte-level BPE");
 }
 
+// Gives the bytes without a token the id of the unknown token. Clears parts.unknown if a merge has
+// this token: the tables of BpeModel know the merges of a single byte for each id.
+void put_unknown(BpeTokenizerParts& parts, std::array<i32, 256>& byte_ids) {
+    if (!parts.unknown) return;
+    const i32 id = *parts.unknown;
+    const bool merges = std::ranges::find(byte_ids, id) != byte_ids.end() ||
+                        std::ranges::any_of(parts.files.merges, [id](const Merge& m) {
+                            return m.left == id || m.right == id;
+                        });
+    if (merges) {
+        parts.unknown.reset();
+    } else {
+        std::ranges::replace(byte_ids, -1, id);
+    }
+}
+
 // Returns whether valid UTF-8 may contain the byte (RFC 3629, section 4).
 constexpr bool is_in_utf8(int byte) {
     return byte != 0xC0 && byte != 0xC1 && byte < 0xF5;
@@ -196,6 +212,7 @@ BpeModel make_model(BpeTokenizerParts& parts, const std::string& origin) {
     check_byte_ids(byte_ids, origin);
     put_added(parts, byte_ids, tokens, spelled);
     check_size(tokens.size(), parts.files.merges.size(), origin);
+    put_unknown(parts, byte_ids);
     BpeModel model(std::move(tokens), byte_ids, std::move(parts.files.merges));
     if (parts.ignore_merges) add_whole_tokens(model, spelled);
     return model;
@@ -224,6 +241,10 @@ class PartsDigester {
         number(static_cast<i64>(parts.rule));
         number(parts.ignore_merges ? 1 : 0);
         number(parts.eod.value_or(-1));
+        for (int byte = 0; parts.unknown && byte < 256; ++byte) {
+            if (is_in_utf8(byte) && model.byte_id(static_cast<u8>(byte)) == *parts.unknown)
+                number(byte);
+        }
         number(model.vocab_size());
         for (i32 id = 0; id < model.vocab_size(); ++id) text(model.token(id));
         for (const Merge& merge : model.merges()) {

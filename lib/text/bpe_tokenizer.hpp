@@ -45,6 +45,7 @@ struct BpeTokenizerParts {
     bool ignore_merges =
         false;  // a pre-token that equals a token gets the token's id without merges
     std::optional<i32> eod;
+    std::optional<i32> unknown;     // id of each byte without a token; nullopt: UnknownByte
     std::vector<AddedToken> added;  // content is literal text, not spelled in the byte map
     SpecialInText special = SpecialInText::parse;
     Normalizer normalizer;
@@ -63,6 +64,8 @@ class BpeTokenizer : public Tokenizer {
     const std::string& digest() const override { return digest_; }
     std::unique_ptr<Encoder> make_encoder(i64 text_bytes) const override;
     bool normalizes() const override { return !text_steps_.normalizer.empty(); }
+    std::span<const i32> prefix() const override { return text_steps_.prefix; }
+    std::span<const i32> suffix() const override { return text_steps_.suffix; }
     bool has_token(i32 id) const override {
         return id >= 0 && id < vocab_size() && !model_.token(id).empty();
     }

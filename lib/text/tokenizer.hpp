@@ -146,6 +146,9 @@ class Tokenizer {
     // Returns whether encoders normalize. If so, encode() needs about twice the size of the text as
     // extra memory, and more if the normalizer makes the text longer.
     virtual bool normalizes() const { return false; }
+    // Return the ids that encode() puts before and after the ids of every text.
+    virtual std::span<const i32> prefix() const { return {}; }
+    virtual std::span<const i32> suffix() const { return {}; }
     virtual bool has_token(i32 id) const = 0;
     // Returns the bytes of one id. Throws Error(failure) if the id has no token.
     virtual std::string_view token(i32 id) const = 0;

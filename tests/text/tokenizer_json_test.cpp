@@ -506,6 +506,28 @@ TEST_CASE("bytes without a token matter only for texts that have them") {
     CHECK(tokenizer->encode(text) == whole_ids);
 }
 
+TEST_CASE("bytes without a token get the id of unk_token") {
+    const test::TempDir dir;
+    Json j = whole({{"pre_tokenizer", {{"type", "ByteLevel"}, {"add_prefix_space", false}}}});
+    j["model"]["vocab"].erase("ā");
+    const auto load = [&] {
+        io::write_file(dir / "tokenizer.json", j.dump(), io::Overwrite::yes);
+        return load_hf_tokenizer(dir.path(), SpecialInText::parse);
+    };
+    const auto without = load();
+    j["model"]["unk_token"] = "<|endoftext|>";
+    const auto tokenizer = load();
+    CHECK(tokenizer->encode("a\x01\x01 b") == std::vector<i32>{64, 50256, 50256, 275});
+    CHECK(tokenizer->encode("Hello") == without->encode("Hello"));
+    CHECK(tokenizer->digest() != without->digest());
+    // A token of merges, or of a byte, is not taken: its ids would depend on these merges.
+    j["model"]["unk_token"] = "!";
+    CHECK_THROWS_AS(load()->encode("a\x01"), UnknownByte);
+    j["model"]["unk_token"] = "<|endoftext|>";
+    j["model"]["fuse_unk"] = true;
+    CHECK_THROWS_AS(load()->encode("a\x01"), UnknownByte);
+}
+
 TEST_CASE("ids without a token") {
     const test::TempDir dir;
     Json json = whole(io::read_json(LM_TEST_DIR "/golden/text/hf-styles.json")["gpt2"]);

@@ -315,8 +315,7 @@ class Reader {
 
     void read_model(const Component& model) {
         if (model.type() != "BPE" && !model.type().empty()) model.refuse_type();
-        // unk_token, fuse_unk and byte_fallback change no id, because no text is unknown.
-        // BpeTokenizer checks that every byte has a token.
+        // These change only the ids of bytes without a token.
         model.only({"dropout", "unk_token", "continuing_subword_prefix", "end_of_word_suffix",
                     "fuse_unk", "byte_fallback", "ignore_merges", "vocab", "merges"});
         const Json& dropout = model.get("dropout");
@@ -333,7 +332,17 @@ class Reader {
         if (!file_.merges())
             run_error(path_, "model {}: 'merges' is missing or not a list", model.type());
         read_merges(*file_.merges());
+        read_unknown(model);
         warn_of_no_merges();
+    }
+
+    // With fuse_unk and byte_fallback, a text with such a byte stays an error.
+    void read_unknown(const Component& model) {
+        const Json& token = model.get("unk_token");
+        if (!token.is_string() || model.flag("fuse_unk") || model.flag("byte_fallback")) return;
+        const std::string name = token.get<std::string>();
+        const i32 id = index_->find(index_->seek(name));
+        if (id >= 0) parts_.unknown = id;
     }
 
     void read_merges(const simdjson::dom::array& merges) {
