@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "eval/open_model.hpp"
 
+#include <algorithm>
+
 #include "base/error.hpp"
 #include "base/log.hpp"
 #include "ckpt/history/steps.hpp"
@@ -89,6 +91,13 @@ ModelTokenizer find_tokenizer(const OpenedModel& model, const text::TokenizerCho
     }
     if (result.end_of_document >= model.tensors->model().vocab_size) result.end_of_document = -1;
     return result;
+}
+
+i32 ModelTokenizer::before(std::span<const i32> document) const {
+    const auto prefix = tokenizer ? tokenizer->prefix() : std::span<const i32>();
+    const bool begins = !prefix.empty() && document.size() >= prefix.size() &&
+                        std::ranges::equal(document.first(prefix.size()), prefix);
+    return begins ? -1 : end_of_document;
 }
 
 void require_tokenizer(const OpenedModel& model, const ModelTokenizer& tokenizer) {

@@ -26,6 +26,11 @@ OpenedModel open_model(const std::string& path);
 struct ModelTokenizer {
     std::shared_ptr<const text::Tokenizer> tokenizer;  // nullptr: none was found
     i32 end_of_document = -1;
+
+    // Returns the id that the first token of a document is scored after: the end of the document
+    // before. Returns -1 if it is unknown, and if the document begins with the id that the
+    // tokenizer puts before every text: that id is then the context, as in lm-evaluation-harness.
+    i32 before(std::span<const i32> document) const;
 };
 
 // Returns the tokenizer that `choice` names. If `choice` names none, returns the tokenizer of the

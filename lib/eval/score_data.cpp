@@ -47,7 +47,7 @@ class DatasetItems final : public ScoreData {
         std::vector<i32> tokens(static_cast<size_t>(end - begin));
         dataset_.read(begin, std::span<i32>(tokens));
         check_ids(tokens, engine.vocab_size(), fmt::format("{}: document {}", name(), item));
-        const TokensScore score = score_document(engine, tokens, tokenizer.end_of_document);
+        const TokensScore score = score_document(engine, tokens, tokenizer.before(tokens));
         return document_line(item, score, bytes_of(tokens, tokenizer));
     }
 
@@ -172,7 +172,7 @@ class LineItems final : public ScoreData {
         if (line.document) {
             const std::vector<i32> tokens = tokenizer.tokenizer->encode(*line.document);
             check_ids(tokens, engine.vocab_size(), line.where);
-            return document_line(item, score_document(engine, tokens, tokenizer.end_of_document),
+            return document_line(item, score_document(engine, tokens, tokenizer.before(tokens)),
                                  std::ssize(*line.document));
         }
         std::vector<TokenPair> pairs;

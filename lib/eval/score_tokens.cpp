@@ -64,6 +64,13 @@ size_t common_tokens(std::span<const Reading> readings) {
     return n;
 }
 
+// Returns the ids of `text` without those that the tokenizer puts after every text.
+std::vector<i32> without_suffix(const text::Tokenizer& tokenizer, const std::string& text) {
+    std::vector<i32> ids = tokenizer.encode(text);
+    ids.resize(ids.size() - tokenizer.suffix().size());
+    return ids;
+}
+
 }  // namespace
 
 TokensScore score_document(Engine& engine, std::span<const i32> tokens, i32 before) {
@@ -92,8 +99,8 @@ TokenPair encode_pair(const text::Tokenizer& tokenizer, const std::string& conte
     const size_t end = context.find_last_not_of(" \t\n\v\f\r");
     const std::string trimmed = context.substr(0, end == std::string::npos ? 0 : end + 1);
     TokenPair pair;
-    pair.continuation = tokenizer.encode(context + continuation);
-    if (trimmed.empty()) {
+    pair.continuation = without_suffix(tokenizer, context + continuation);
+    if (trimmed.empty() && tokenizer.prefix().empty()) {
         if (before < 0) {
             usage_error(object,
                         "has an empty context, and the end-of-document id of the model is unknown: "
@@ -102,7 +109,7 @@ TokenPair encode_pair(const text::Tokenizer& tokenizer, const std::string& conte
         pair.context = {before};
         return pair;
     }
-    const auto n = std::ssize(tokenizer.encode(trimmed));
+    const auto n = std::ssize(without_suffix(tokenizer, trimmed));
     const auto cut = pair.continuation.begin() + std::min(n, std::ssize(pair.continuation));
     pair.context.assign(pair.continuation.begin(), cut);
     pair.continuation.erase(pair.continuation.begin(), cut);

@@ -31,8 +31,10 @@ struct TokenPair {
 };
 
 // Encodes both texts together. White space at the end of the context belongs to the continuation,
-// as in _encode_pair() of lm-evaluation-harness. The token `before` replaces a context that is
-// empty or only white space. If `before` is -1, such a context throws Error(usage) naming `object`.
+// as in _encode_pair() of lm-evaluation-harness. What the tokenizer puts before a text belongs to
+// the context, and what it puts after a text to neither. If it puts nothing before a text, the
+// token `before` replaces a context that is empty or only white space; if `before` is -1, such a
+// context throws Error(usage) naming `object`.
 TokenPair encode_pair(const text::Tokenizer& tokenizer, const std::string& context,
                       const std::string& continuation, i32 before, const std::string& object);
 

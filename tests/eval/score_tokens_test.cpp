@@ -4,8 +4,14 @@
 #include <numeric>
 
 #include "../support/temp_dir.hpp"
+#include "base/version.hpp"
+#include "io/atomic.hpp"
+#include "io/file.hpp"
+#include "io/json.hpp"
 #include "support/catch.hpp"
 #include "text/byte_tokenizer.hpp"
+#include "text/choice/tokenizer_choice.hpp"
+#include "text/tokenizer_json/read_tokenizer.hpp"
 
 using namespace lm;
 using eval::TokenPair;
@@ -109,4 +115,37 @@ TEST_CASE("spaces at the end of a context belong to the continuation") {
     CHECK(test::caught([&] {
               eval::encode_pair(*tokenizer, " ", "b", -1, "here");
           }).says("here: ", "empty context"));
+}
+
+TEST_CASE("what the tokenizer puts before and after a text is not scored") {
+    // GPT-2's vocabulary with a template, as Llama's tokenizer.json has one.
+    io::Json json;
+    json["version"] = "1.0";
+    json["pre_tokenizer"] = {{"type", "ByteLevel"}, {"add_prefix_space", false}};
+    json["added_tokens"] = {{{"id", 50256}, {"content", "<|endoftext|>"}, {"special", true}}};
+    json["post_processor"] = {{"type", "TemplateProcessing"},
+                              {"single",
+                               {{{"SpecialToken", {{"id", "A"}, {"type_id", 0}}}},
+                                {{"Sequence", {{"id", "A"}, {"type_id", 0}}}},
+                                {{"SpecialToken", {{"id", "B"}, {"type_id", 0}}}}}},
+                              {"special_tokens",
+                               {{"A", {{"id", "A"}, {"ids", {50256}}, {"tokens", {"A"}}}},
+                                {"B", {{"id", "B"}, {"ids", {50255}}, {"tokens", {"B"}}}}}}};
+    json["model"] = {{"type", "BPE"},
+                     {"vocab", io::read_json(share_file("tokenizers/gpt2/vocab.json"))},
+                     {"merges", io::Json::array()}};
+    const test::TempDir dir;
+    io::write_file(dir / "tokenizer.json", json.dump(), io::Overwrite::yes);
+    const std::shared_ptr<const text::Tokenizer> tokenizer =
+        text::load_hf_tokenizer(dir.path(), text::SpecialInText::parse);
+    const auto pair = eval::encode_pair(*tokenizer, "a ", "b", 7, "here");
+    CHECK(pair.context.size() == 2);
+    CHECK(pair.context.front() == 50256);
+    CHECK(pair.continuation.size() == 2);
+    const auto empty = eval::encode_pair(*tokenizer, "", "b", 7, "here");
+    CHECK(empty.context == std::vector<i32>{50256});
+    CHECK(empty.continuation.size() == 1);
+    const eval::ModelTokenizer known{tokenizer, 7};
+    CHECK(known.before(tokenizer->encode("a")) == -1);
+    CHECK(known.before(std::vector<i32>{1, 2}) == 7);
 }
