@@ -3,6 +3,7 @@
 // its own. In the message of the Error, an ASCII record separator separates the problems.
 #pragma once
 
+#include <algorithm>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -21,5 +22,64 @@ std::vector<std::string_view> problems_in(std::string_view message);
 // Returns the message of an Error as one line: the first problem and the number of further
 // problems.
 std::string summary_of(std::string_view message);
+
+// Problems, collected so that all of them are reported at once.
+class Problems {
+  public:
+    // `for_other_hosts`: the run is a plan for another cluster. Problems of check_limit() are then
+    // in limits() and do not make the plan invalid.
+    explicit Problems(bool for_other_hosts = false) : for_other_hosts_(for_other_hosts) {}
+
+    // Calls check(). If check() throws an Error, collects it and returns false; an Error of code
+    // `bug` is rethrown.
+    template <typename Check>
+    bool check(Check&& check) {
+        return run(check, found_);
+    }
+    // Like check(), but for a limit that prevents a training and not a plan, such as too little
+    // memory or disk space on this host.
+    template <typename Check>
+    bool check_limit(Check&& check) {
+        return run(check, for_other_hosts_ ? limits_ : found_);
+    }
+    void add(std::string text) {
+        check([&] { throw Error(Exit::usage, std::move(text)); });
+    }
+
+    // Throws an Error with all problems; does nothing when there are none. The first problem gives
+    // the exit code.
+    void throw_found() const { throw_problems(found_, code_); }
+    const std::vector<std::string>& found() const { return found_; }
+    const std::vector<std::string>& limits() const { return limits_; }
+
+  private:
+    template <typename Check>
+    bool run(Check&& check, std::vector<std::string>& kept) {
+        try {
+            check();
+            return true;
+        } catch (const Error& error) {
+            if (error.code() == Exit::bug) throw;
+            if (found_.empty()) code_ = error.code();
+            // Two checks may read the same wrong value.
+            for (const std::string_view text : problems_in(error.what())) {
+                if (std::ranges::find(kept, text) == kept.end()) kept.emplace_back(text);
+            }
+            return false;
+        }
+    }
+
+    bool for_other_hosts_;
+    Exit code_ = Exit::usage;
+    std::vector<std::string> found_, limits_;
+};
+
+// Calls each check and throws one Error with the problems of all; does nothing without problems.
+template <typename... Checks>
+void check_all(const Checks&... checks) {
+    Problems problems;
+    (problems.check(checks), ...);
+    problems.throw_found();
+}
 
 }  // namespace lm

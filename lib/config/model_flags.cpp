@@ -268,29 +268,34 @@ void note_unused(const ModelConfig& model, const ModelFlags& flags) {
 }
 
 void check_flags(const ModelFlags& flags, const ModelConfig& preset) {
-    check_at_least("--ffn-hidden-size", flags.ffn_hidden, 1);
-    check_at_least("--num-query-groups", flags.n_groups, 1);
-    check_at_least("--num-key-value-heads", flags.kv_heads, 1);
-    if (flags.n_groups && flags.kv_heads && *flags.n_groups != *flags.kv_heads) {
-        usage_error("--num-key-value-heads",
-                    "cannot be combined with --num-query-groups: give one of the two");
-    }
-    check_at_least("--kv-channels", flags.kv_channels, 1);
-    check_at_least("--max-position-embeddings", flags.max_positions, 1);
-    check_at_least("--vocab-size", flags.vocab_size, 1);
-    check_at_least("--pad-vocab-size-to", flags.pad_vocab_to, 1);
-    check_at_least("--make-vocab-size-divisible-by", flags.vocab_divisible_by, 1);
     constexpr i64 max_ids = i64{1} << 31;  // token ids have 32 bits
-    check_at_most("--make-vocab-size-divisible-by", flags.vocab_divisible_by, max_ids);
-    const bool grouped = flags.group_query_attention || preset.n_groups != 0;
-    if (flags.n_groups && !grouped) {
-        usage_error("--num-query-groups", "needs --group-query-attention");
-    }
-    const std::vector<std::string_view> activations = activation_flags(flags);
-    if (activations.size() > 1) {
-        usage_error(activations[1], "cannot be combined with {}: give one of the two",
-                    activations[0]);
-    }
+    check_all(
+        [&] { check_at_least("--ffn-hidden-size", flags.ffn_hidden, 1); },
+        [&] { check_at_least("--num-query-groups", flags.n_groups, 1); },
+        [&] { check_at_least("--num-key-value-heads", flags.kv_heads, 1); },
+        [&] {
+            if (flags.n_groups && flags.kv_heads && *flags.n_groups != *flags.kv_heads)
+                usage_error("--num-key-value-heads",
+                            "cannot be combined with --num-query-groups: give one of the two");
+        },
+        [&] { check_at_least("--kv-channels", flags.kv_channels, 1); },
+        [&] { check_at_least("--max-position-embeddings", flags.max_positions, 1); },
+        [&] { check_at_least("--vocab-size", flags.vocab_size, 1); },
+        [&] { check_at_least("--pad-vocab-size-to", flags.pad_vocab_to, 1); },
+        [&] {
+            check_from_to("--make-vocab-size-divisible-by", flags.vocab_divisible_by, 1, max_ids);
+        },
+        [&] {
+            const bool grouped = flags.group_query_attention || preset.n_groups != 0;
+            if (flags.n_groups && !grouped)
+                usage_error("--num-query-groups", "needs --group-query-attention");
+        },
+        [&] {
+            const std::vector<std::string_view> activations = activation_flags(flags);
+            if (activations.size() > 1)
+                usage_error(activations[1], "cannot be combined with {}: give one of the two",
+                            activations[0]);
+        });
 }
 
 void add_preset_option(cli::Options& options, ModelFlags& flags) {
@@ -317,9 +322,12 @@ ModelConfig resolve_model(const ModelFlags& flags, std::optional<i64> data_vocab
     ModelConfig model;
     if (!flags.preset.empty()) model = preset_named(flags.preset).model;
     if (flags.saved) model = *flags.saved;
-    check_flags(flags, model);
-    override_kind(model, flags);
-    require_sizes(model, flags);
+    Problems problems;
+    problems.check([&] { check_flags(flags, model); });
+    const bool has_kind = problems.check([&] { override_kind(model, flags); });
+    const bool has_sizes = problems.check([&] { require_sizes(model, flags); });
+    if (!has_sizes && has_kind) problems.check([&] { model.check_values(); });
+    problems.throw_found();
     override_shape(model, flags);
     if (flags.vocab_size) {
         model.vocab_size = *flags.vocab_size;

@@ -8,6 +8,7 @@
 #include "base/error.hpp"
 #include "base/log.hpp"
 #include "base/nearest_name.hpp"
+#include "base/problem_list.hpp"
 #include "base/shape.hpp"
 #include "config/field_json.hpp"
 
@@ -371,12 +372,15 @@ spec::ParallelConfig resolve_parallel(const ParallelFlags& flags, const ModelFla
         note("{}: ignored: no stage has more than {} layers", virtual_flag,
              *flags.layers_per_virtual_stage);
     }
-    parallel.balance = balance_of(flags);
     parallel.first_stage_layers = flags.first_stage_layers.value_or(0);
     parallel.last_stage_layers = flags.last_stage_layers.value_or(0);
-    parallel.recompute = recompute_of(flags);
-    (void)padded_vocab(model, parallel);    // checks the padding
-    (void)first_layer(model, parallel, 0);  // checks that no part is empty
+    check_all(
+        [&] {
+            parallel.balance = balance_of(flags);
+            (void)first_layer(model, parallel, 0);  // checks that no part is empty
+        },
+        [&] { parallel.recompute = recompute_of(flags); },
+        [&] { (void)padded_vocab(model, parallel); });  // checks the padding
     return parallel;
 }
 
@@ -448,8 +452,8 @@ const Fields<RankCheckFlags>& rank_check_fields() {
 }
 
 void RankCheckFlags::check() const {
-    check_at_least("--check-replicas", check_replicas, 0);
-    check_above("--distributed-timeout-minutes", timeout_min, 0);
+    check_all([&] { check_at_least("--check-replicas", check_replicas, 0); },
+              [&] { check_above("--distributed-timeout-minutes", timeout_min, 0); });
 }
 
 int resolve_zero_stage(const ZeroFlags& zero, const spec::DataParallelConfig& data_parallel) {

@@ -8,6 +8,7 @@
 
 #include "base/bounds.hpp"
 #include "base/error.hpp"
+#include "base/problem_list.hpp"
 
 namespace lm::spec {
 namespace {
@@ -71,16 +72,22 @@ Curriculum::Kind parse_curriculum_kind(std::string_view named_by, std::string_vi
 void Curriculum::check(i64 full_length) const {
     const Names& names = from_deepspeed ? deepspeed_names : flag_names;
     if (kind == Kind::fixed_discrete) return check_discrete(*this, names, full_length);
-    check_at_least(names.object(names.total_steps), total_steps, 1);
-    check_at_least(names.object(names.difficulty_step), difficulty_step, 1);
-    if (kind == Kind::fixed_root) check_at_least(names.object(names.root_degree), root_degree, 1);
-    if (min < difficulty_step || min > max) {
-        usage_error(names.object(names.min), "{} is not between {} {} and {} {}", min,
-                    names.difficulty_step, difficulty_step, names.max, max);
-    }
-    if (max > full_length) {
-        usage_error(names.object(names.max), "{} is above --seq-length {}", max, full_length);
-    }
+    check_all([&] { check_at_least(names.object(names.total_steps), total_steps, 1); },
+              [&] { check_at_least(names.object(names.difficulty_step), difficulty_step, 1); },
+              [&] {
+                  if (kind == Kind::fixed_root)
+                      check_at_least(names.object(names.root_degree), root_degree, 1);
+              },
+              [&] {
+                  if (min < difficulty_step || min > max)
+                      usage_error(names.object(names.min), "{} is not between {} {} and {} {}", min,
+                                  names.difficulty_step, difficulty_step, names.max, max);
+              },
+              [&] {
+                  if (max > full_length)
+                      usage_error(names.object(names.max), "{} is above --seq-length {}", max,
+                                  full_length);
+              });
 }
 
 i64 Curriculum::seq_length(i64 iteration) const {

@@ -7,6 +7,7 @@
 
 #include "base/bounds.hpp"
 #include "base/error.hpp"
+#include "base/problem_list.hpp"
 
 namespace lm::spec {
 namespace {
@@ -51,10 +52,17 @@ std::string_view name_of(AnnealStyle style) {
     return name_in(anneal_styles, style);
 }
 
+void LearningRate::check_rates() const {
+    check_all([&] { check_at_least("--min-lr", min, 0); },
+              [&] {
+                  if (!(max >= min)) usage_error("--lr", "{} is below --min-lr {}", max, min);
+                  if (!(init <= max))
+                      usage_error("--lr-warmup-init", "{} is above --lr {}", init, max);
+              });
+}
+
 void LearningRate::check() const {
-    check_at_least("--min-lr", min, 0);
-    if (!(max >= min)) usage_error("--lr", "{} is below --min-lr {}", max, min);
-    if (!(init <= max)) usage_error("--lr-warmup-init", "{} is above --lr {}", init, max);
+    check_rates();
     check_at_least("--lr-warmup-samples", warmup_samples, 0);
     if (decay_tokens > 0) {
         if (style == DecayStyle::wsd || style == DecayStyle::inverse_square_root) {
@@ -113,6 +121,17 @@ double LearningRate::at(i64 samples, i64 tokens) const {
             anneal_coefficient(anneal, (n - (decay_samples - anneal_samples)) / anneal_samples);
     }
     return min + coefficient * (max - min);
+}
+
+void RateRange::check() const {
+    check_all([&] { check_at_least("--decoupled-min-lr", min, 0); },
+              [&] {
+                  if (!(max >= min))
+                      usage_error("--decoupled-lr",
+                                  "{} is below the lowest rate {}: give a larger value, or a "
+                                  "smaller --decoupled-min-lr",
+                                  max, min);
+              });
 }
 
 WeightDecayStyle parse_weight_decay_style(std::string_view text) {

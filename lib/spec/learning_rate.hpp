@@ -49,6 +49,7 @@ struct LearningRate {
 
     // Throws Error(usage) naming the flag of an invalid value.
     void check() const;
+    void check_rates() const;  // checks only max, min and init
     // Returns the rate of the iteration after `samples` samples and `tokens` tokens.
     double at(i64 samples, i64 tokens = 0) const;
 };
@@ -58,6 +59,8 @@ struct LearningRate {
 struct RateRange {
     double max = 0;
     double min = 0;
+
+    void check() const;  // throws Error(usage) naming the flag
 };
 
 enum class WeightDecayStyle { constant, linear, cosine };

@@ -3,6 +3,7 @@
 
 #include "base/bounds.hpp"
 #include "base/error.hpp"
+#include "base/problem_list.hpp"
 #include "base/shape.hpp"
 
 namespace lm::spec {
@@ -35,10 +36,11 @@ void check_size(const ModelConfig& c) {
     }
 }
 
+bool has_valid_percent(const ModelConfig& c) {
+    return c.rotary_percent > 0 && c.rotary_percent <= 1;
+}
+
 void check_rotary(const ModelConfig& c) {
-    if (!(c.rotary_percent > 0 && c.rotary_percent <= 1)) {
-        usage_error("--rotary-percent", "{} is not in (0, 1]", c.rotary_percent);
-    }
     if (c.rotary_percent == 1 && c.head_dim % 2 != 0) {
         usage_error("--kv-channels", "rotary positions need an even head size, got {}", c.head_dim);
     }
@@ -48,7 +50,54 @@ void check_rotary(const ModelConfig& c) {
             "{} of the {} elements of a head are {} elements: expected an even number, at least 2",
             c.rotary_percent, c.head_dim, c.rotary_dim());
     }
-    if (c.rope_scaling != 0) check_from_to("--rope-scaling-factor", c.rope_scaling, 1, 1e6);
+}
+
+void check_sizes(const ModelConfig& c) {
+    constexpr i64 max_layers =
+        100'000;  // the tensor table has an entry for each tensor of each layer
+    check_all([&] { check_at_least("--num-layers", c.n_layers, 1); },
+              [&] { check_at_most("--num-layers", c.n_layers, max_layers); },
+              [&] { check_at_least("--hidden-size", c.hidden, 1); },
+              [&] { check_at_least("--num-attention-heads", c.n_heads, 1); },
+              [&] { check_at_least("--seq-length", c.seq_length, 1); },
+              [&] { check_at_least("--vocab-size", c.vocab_size, 1); },
+              [&] {
+                  if (c.ffn_hidden != 0) check_at_least("--ffn-hidden-size", c.ffn_hidden, 1);
+              },
+              [&] {
+                  if (c.head_dim != 0) check_at_least("--kv-channels", c.head_dim, 1);
+              });
+}
+
+// Checks the sizes that must fit each other.
+void check_shape(const ModelConfig& c) {
+    check_all(
+        [&] {
+            if (c.qk_norm && c.head_dim > 256) {
+                usage_error("--kv-channels",
+                            "--qk-layernorm supports a head size of at most 256, got {}",
+                            c.head_dim);
+            }
+        },
+        [&] {
+            if (is_rotary(c.position) && has_valid_percent(c)) check_rotary(c);
+        },
+        [&] {
+            if (c.n_groups < 1 || c.n_heads % c.n_groups != 0) {
+                usage_error("--num-query-groups", "{} does not divide --num-attention-heads {}",
+                            c.n_groups, c.n_heads);
+            }
+        },
+        [&] {
+            if (has_table(c.position) && c.max_positions < c.seq_length) {
+                usage_error(
+                    "--max-position-embeddings",
+                    "{0} is less than --seq-length {1}: give {1} or more, or a --seq-length of at "
+                    "most {0}",
+                    c.max_positions, c.seq_length);
+            }
+        },
+        [&] { check_size(c); });
 }
 
 }  // namespace
@@ -103,52 +152,54 @@ i64 count_layers(const ModelConfig& config, const LayerConfig& kind) {
     return n;
 }
 
-void ModelConfig::resolve() {
-    check_at_least("--num-layers", n_layers, 1);
-    constexpr i64 max_layers =
-        100'000;  // the tensor table has an entry for each tensor of each layer
-    check_at_most("--num-layers", n_layers, max_layers);
-    check_at_least("--hidden-size", hidden, 1);
-    check_at_least("--num-attention-heads", n_heads, 1);
-    check_at_least("--seq-length", seq_length, 1);
-    check_at_least("--vocab-size", vocab_size, 1);
-    if (ffn_hidden == 0) ffn_hidden = checked_mul(4, hidden);
-    if (n_groups == 0) n_groups = n_heads;
-    if (max_positions == 0) max_positions = seq_length;
-    if (linear_bias) qkv_bias = false;  // linear_bias includes the biases of query, key and value
-    if (head_dim == 0) {
-        if (hidden % n_heads != 0) {
+void ModelConfig::check_values() const {
+    check_all(
+        [&] {
+            if (is_rotary(position) && !has_valid_percent(*this))
+                usage_error("--rotary-percent", "{} is not in (0, 1]", rotary_percent);
+        },
+        [&] {
+            if (is_rotary(position) && rope_scaling != 0)
+                check_from_to("--rope-scaling-factor", rope_scaling, 1, 1e6);
+        },
+        [&] {
+            if (window != 0) check_at_least("--window-size", window - 1, 0);
+        },
+        [&] { check_below_one("--attention-dropout", attention_dropout); },
+        [&] { check_below_one("--hidden-dropout", hidden_dropout); },
+        // The bounds are far beyond the values of real models, but well within the range of fp32.
+        [&] { check_from_to("--init-method-std", init_std, 1e-30, 1e6); },
+        [&] { check_from_to("--rotary-base", rotary_base, 1, 1e30); },
+        [&] { check_from_to("--layernorm-epsilon", norm_eps, 1e-30, 1); });
+}
+
+namespace {
+
+// Fills the sizes that follow from others, and checks all sizes.
+void resolve_sizes(ModelConfig& c) {
+    if (c.ffn_hidden == 0) c.ffn_hidden = checked_mul(4, c.hidden);
+    if (c.n_groups == 0) c.n_groups = c.n_heads;
+    if (c.max_positions == 0) c.max_positions = c.seq_length;
+    if (c.head_dim == 0) {
+        if (c.hidden % c.n_heads != 0) {
             usage_error("--num-attention-heads",
                         "{} does not divide --hidden-size {}: use a divisor, or give --kv-channels",
-                        n_heads, hidden);
+                        c.n_heads, c.hidden);
         }
-        head_dim = hidden / n_heads;
+        c.head_dim = c.hidden / c.n_heads;
     }
-    check_at_least("--ffn-hidden-size", ffn_hidden, 1);
-    check_at_least("--kv-channels", head_dim, 1);
-    if (qk_norm && head_dim > 256) {
-        usage_error("--kv-channels", "--qk-layernorm supports a head size of at most 256, got {}",
-                    head_dim);
-    }
-    if (is_rotary(position)) check_rotary(*this);
-    if (window != 0) check_at_least("--window-size", window - 1, 0);
-    if (n_groups < 1 || n_heads % n_groups != 0) {
-        usage_error("--num-query-groups", "{} does not divide --num-attention-heads {}", n_groups,
-                    n_heads);
-    }
-    if (has_table(position) && max_positions < seq_length) {
-        usage_error("--max-position-embeddings",
-                    "{0} is less than --seq-length {1}: give {1} or more, or a --seq-length of at "
-                    "most {0}",
-                    max_positions, seq_length);
-    }
-    check_below_one("--attention-dropout", attention_dropout);
-    check_below_one("--hidden-dropout", hidden_dropout);
-    // The bounds are far beyond the values of real models, but well within the range of fp32.
-    check_from_to("--init-method-std", init_std, 1e-30, 1e6);
-    check_from_to("--rotary-base", rotary_base, 1, 1e30);
-    check_from_to("--layernorm-epsilon", norm_eps, 1e-30, 1);
-    check_size(*this);
+    check_shape(c);
+}
+
+}  // namespace
+
+void ModelConfig::resolve() {
+    if (linear_bias) qkv_bias = false;  // linear_bias includes the biases of query, key and value
+    Problems problems;
+    const bool sizes_are_valid = problems.check([&] { check_sizes(*this); });
+    problems.check([&] { check_values(); });
+    if (sizes_are_valid) problems.check([&] { resolve_sizes(*this); });
+    problems.throw_found();
 }
 
 }  // namespace lm::spec

@@ -116,6 +116,8 @@ struct ModelConfig {
     // Fills the derived values, then checks all values. Throws Error(usage) naming the flag whose
     // value is invalid.
     void resolve();
+    // Makes those checks of resolve() that need no sizes.
+    void check_values() const;
 
     // Returns the properties of layer `index` of the whole model. All layers are equal.
     LayerConfig layer(i64 index) const;

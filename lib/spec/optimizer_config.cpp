@@ -5,6 +5,7 @@
 
 #include "base/bounds.hpp"
 #include "base/error.hpp"
+#include "base/problem_list.hpp"
 
 namespace lm::spec {
 namespace {
@@ -28,22 +29,24 @@ void check_scale(std::string_view flag, double value) {
 }  // namespace
 
 void AdamWConfig::check() const {
-    check_above("--adam-eps", eps, 0);
-    check_below_one("--adam-beta1", beta1);
-    check_below_one("--adam-beta2", beta2);
-    check_at_least("--weight-decay", weight_decay, 0);
-    check_at_least("--clip-grad", clip_grad, 0);
+    check_all([&] { check_above("--adam-eps", eps, 0); },
+              [&] { check_below_one("--adam-beta1", beta1); },
+              [&] { check_below_one("--adam-beta2", beta2); },
+              [&] { check_at_least("--weight-decay", weight_decay, 0); },
+              [&] { check_at_least("--clip-grad", clip_grad, 0); });
 }
 
 void LossScaleConfig::check() const {
     if (fixed) return check_scale("--loss-scale", *fixed);
-    check_scale("--initial-loss-scale", initial);
-    check_scale("--min-loss-scale", min);
-    if (initial < min) {
-        usage_error("--initial-loss-scale", "{} is less than --min-loss-scale {}", initial, min);
-    }
-    check_at_least("--loss-scale-window", window, 1);
-    check_at_least("--hysteresis", hysteresis, 1);
+    check_all([&] { check_scale("--initial-loss-scale", initial); },
+              [&] { check_scale("--min-loss-scale", min); },
+              [&] {
+                  if (initial < min)
+                      usage_error("--initial-loss-scale", "{} is less than --min-loss-scale {}",
+                                  initial, min);
+              },
+              [&] { check_at_least("--loss-scale-window", window, 1); },
+              [&] { check_at_least("--hysteresis", hysteresis, 1); });
 }
 
 }  // namespace lm::spec

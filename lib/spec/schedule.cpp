@@ -7,6 +7,7 @@
 
 #include "base/bounds.hpp"
 #include "base/error.hpp"
+#include "base/problem_list.hpp"
 #include "base/shape.hpp"
 
 namespace lm::spec {
@@ -23,34 +24,6 @@ void check_one(std::initializer_list<std::pair<const char*, bool>> given) {
             usage_error(option, "cannot be combined with {}: give one of the two", first);
         first = option;
     }
-}
-
-void check_request(const ScheduleRequest& r) {
-    check_at_least("--seq-length", r.seq_length, 1);
-    check_at_least("--train-samples", r.train_samples, 1);
-    check_at_least("--train-iters", r.train_iters, 1);
-    check_at_least("--train-tokens", r.train_tokens, 1);
-    check_at_least("--lr-decay-samples", r.decay_samples, 1);
-    check_at_least("--lr-decay-iters", r.decay_iters, 1);
-    check_at_least("--lr-decay-tokens", r.decay_tokens, 1);
-    if (!r.train_samples && !r.train_iters && !r.train_tokens) {
-        usage_error("--train-samples",
-                    "the length of the training is missing: give --train-samples, --train-iters or "
-                    "--train-tokens");
-    }
-    check_one({{"--train-samples", r.train_samples.has_value()},
-               {"--train-iters", r.train_iters.has_value()}});
-    check_one({{"--lr-warmup-samples", r.warmup_samples.value_or(0) != 0},
-               {"--lr-warmup-iters", r.warmup_iters.value_or(0) != 0},
-               {"--lr-warmup-tokens", r.warmup_tokens.has_value()},
-               {"--lr-warmup-fraction", r.warmup_fraction.has_value()}});
-    check_one({{"--lr-decay-samples", r.decay_samples.has_value()},
-               {"--lr-decay-iters", r.decay_iters.has_value()},
-               {"--lr-decay-tokens", r.decay_tokens.has_value()}});
-    check_one({{"--lr-wsd-decay-samples", r.anneal_samples.has_value()},
-               {"--lr-wsd-decay-iters", r.anneal_iters.has_value()}});
-    check_below_one("--lr-warmup-fraction", r.warmup_fraction.value_or(0));
-    if (r.curriculum) r.curriculum->check(r.seq_length);
 }
 
 std::optional<RateRange> decoupled_range(const ScheduleRequest& r) {
@@ -83,10 +56,60 @@ std::optional<GrowingWeightDecay> growing_decay(const ScheduleRequest& r, double
 
 }  // namespace
 
+void ScheduleRequest::check() const {
+    check_all([&] { check_at_least("--seq-length", seq_length, 1); },
+              [&] { check_at_least("--train-samples", train_samples, 1); },
+              [&] { check_at_least("--train-iters", train_iters, 1); },
+              [&] { check_at_least("--train-tokens", train_tokens, 1); },
+              [&] { check_at_least("--lr-warmup-samples", warmup_samples, 0); },
+              [&] { check_at_least("--lr-warmup-iters", warmup_iters, 0); },
+              [&] { check_at_least("--lr-decay-samples", decay_samples, 1); },
+              [&] { check_at_least("--lr-decay-iters", decay_iters, 1); },
+              [&] { check_at_least("--lr-decay-tokens", decay_tokens, 1); },
+              [&] {
+                  if (!train_samples && !train_iters && !train_tokens) {
+                      usage_error("--train-samples",
+                                  "the length of the training is missing: give --train-samples, "
+                                  "--train-iters or --train-tokens");
+                  }
+              },
+              [&] {
+                  check_one({{"--train-samples", train_samples.has_value()},
+                             {"--train-iters", train_iters.has_value()}});
+              },
+              [&] {
+                  check_one({{"--lr-warmup-samples", warmup_samples.value_or(0) != 0},
+                             {"--lr-warmup-iters", warmup_iters.value_or(0) != 0},
+                             {"--lr-warmup-tokens", warmup_tokens.has_value()},
+                             {"--lr-warmup-fraction", warmup_fraction.has_value()}});
+              },
+              [&] {
+                  check_one({{"--lr-decay-samples", decay_samples.has_value()},
+                             {"--lr-decay-iters", decay_iters.has_value()},
+                             {"--lr-decay-tokens", decay_tokens.has_value()}});
+              },
+              [&] {
+                  check_one({{"--lr-wsd-decay-samples", anneal_samples.has_value()},
+                             {"--lr-wsd-decay-iters", anneal_iters.has_value()}});
+              },
+              [&] { check_below_one("--lr-warmup-fraction", warmup_fraction.value_or(0)); },
+              [&] {
+                  if (!lr) usage_error("--lr", "the maximum learning rate is missing");
+                  LearningRate{.max = *lr, .min = min_lr, .init = warmup_init}.check_rates();
+              },
+              [&] {
+                  if (const auto range = decoupled_range(*this)) range->check();
+              },
+              [&] { (void)growing_decay(*this, 0); },
+              [&] {
+                  if (curriculum) curriculum->check(seq_length);
+              });
+}
+
 Schedule::Schedule(const ScheduleRequest& request, std::vector<PastBatches> past)
     : request_(request), past_(std::move(past)) {
     request_.ramp.check();
-    check_request(request_);
+    request_.check();
     end_ = run(unbounded);
     if (end_.iteration == 0) {
         usage_error("--train-samples", "{} is less than the first batch of {} samples",
@@ -235,7 +258,6 @@ double Schedule::anneal_samples() const {
 
 void Schedule::set_rate() {
     const ScheduleRequest& request = request_;
-    if (!request.lr) usage_error("--lr", "the maximum learning rate is missing");
     rate_.max = *request.lr;
     rate_.min = request.min_lr;
     rate_.init = request.warmup_init;
@@ -265,15 +287,8 @@ void Schedule::set_learning_rate(const LearningRate& rate,
     if (!rate_.warmup_in_tokens)
         rate_.warmup_tokens = rate_.decay_tokens > 0 ? tokens_after(rate_.warmup_samples) : 0;
     rate_.check();
+    if (decoupled) decoupled->check();
     decoupled_ = decoupled;
-    if (!decoupled) return;
-    check_at_least("--decoupled-min-lr", decoupled->min, 0);
-    if (!(decoupled->max >= decoupled->min)) {
-        usage_error(
-            "--decoupled-lr",
-            "{} is below the lowest rate {}: give a larger value, or a smaller --decoupled-min-lr",
-            decoupled->max, decoupled->min);
-    }
 }
 
 void Schedule::set_weight_decay(const std::optional<GrowingWeightDecay>& growing) {

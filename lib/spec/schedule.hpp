@@ -56,6 +56,10 @@ struct ScheduleRequest {
     AnnealStyle anneal_style = AnnealStyle::exponential;
 
     std::optional<Curriculum> curriculum;
+
+    // Throws Error(usage) with all problems of the values; the constructor of Schedule, which
+    // calls this, finds those that depend on the length of the training.
+    void check() const;
 };
 
 class Schedule {

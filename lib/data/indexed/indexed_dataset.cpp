@@ -178,6 +178,9 @@ std::string near_dataset(const std::string& prefix) {
 std::string remedy_for(const std::string& prefix) {
     if (prefix.find_first_not_of("0123456789.eE+-") == prefix.npos)
         return ": give a weight before every prefix, or no weights";
+    const std::string first = prefix.substr(0, prefix.find(','));
+    if (first != prefix && io::exists(idx_path(first)))
+        return ": separate the prefixes by blanks, not by commas";
     const std::string near = near_dataset(prefix);
     return near.empty() ? "" : fmt::format(": did you mean {}?", near);
 }

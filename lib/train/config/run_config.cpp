@@ -143,12 +143,10 @@ std::optional<spec::Curriculum> curriculum_of(const config::CurriculumFlags& fla
     return curriculum;
 }
 
-// Returns the request. Throws Error(usage) that names a flag with an invalid value, or a missing
-// flag that another flag needs.
+// Returns the request. Throws Error(usage) with all invalid values and all missing flags.
 spec::ScheduleRequest schedule_request(const config::ScheduleFlags& flags, i64 seq_length) {
     spec::ScheduleRequest request;
     request.seq_length = seq_length;
-    request.ramp = config::batch_ramp(flags, seq_length);
     request.train_samples = flags.train_samples;
     request.train_iters = flags.train_iters;
     request.train_tokens = flags.train_tokens;
@@ -171,7 +169,9 @@ spec::ScheduleRequest schedule_request(const config::ScheduleFlags& flags, i64 s
     request.decay_samples = flags.lr_decay_samples;
     request.decay_iters = flags.lr_decay_iters;
     request.decay_tokens = flags.lr_decay_tokens;
-    request.curriculum = curriculum_of(flags.curriculum, seq_length);
+    check_all([&] { request.ramp = config::batch_ramp(flags, seq_length); },
+              [&] { request.curriculum = curriculum_of(flags.curriculum, seq_length); },
+              [&] { request.check(); });
     return request;
 }
 
@@ -313,6 +313,7 @@ class Resolver {
             config::read_data_files(flags_.data);
             data_order_ = data::parse_data_order(flags_.data.order);
             check_mock(flags_.data);
+            require_datasets(flags_.data.paths);
             vocabulary_ = find_vocabulary(flags_.data, flags_.model.vocab_size);
         });
     }
@@ -363,12 +364,12 @@ class Resolver {
     void resolve_schedule() {
         // A missing sequence length or batch size was reported before. A schedule without them
         // would report problems that do not exist.
-        const std::vector<std::string> missing = missing_schedule_flags(flags_.schedule);
-        for (const std::string& text : missing) problems_.add(text);
+        for (std::string& text : missing_schedule_flags(flags_.schedule)) {
+            problems_.add(std::move(text));
+        }
         const auto seq_length =
             model_ ? model_->seq_length : config::seq_length_of(flags_.model).value_or(0);
-        if (missing.empty() && seq_length > 0 &&
-            (flags_.schedule.global_batch || micro_batch() > 0)) {
+        if (seq_length > 0 && (flags_.schedule.global_batch || micro_batch() > 0)) {
             problems_.check(
                 [&] { schedule_.emplace(schedule_request(flags_.schedule, seq_length)); });
         }

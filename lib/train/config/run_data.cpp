@@ -6,7 +6,9 @@
 
 #include "base/error.hpp"
 #include "base/log.hpp"
+#include "base/problem_list.hpp"
 #include "data/indexed/dataset_metadata.hpp"
+#include "data/indexed/indexed_dataset.hpp"
 #include "data/sampling/data_paths.hpp"
 #include "data/sampling/mock_source.hpp"
 #include "io/file.hpp"
@@ -96,6 +98,15 @@ void check_mock(const config::DataFlags& flags) {
     }
     if (!flags.paths.empty() && flags.mock_data)
         usage_error("--mock-data", "cannot be combined with --data-path: give one of the two");
+}
+
+void require_datasets(const data::DataPaths& paths) {
+    const std::vector<std::string> prefixes = data::data_prefixes(paths);
+    Problems problems;
+    for (const std::string& prefix : std::set<std::string>(prefixes.begin(), prefixes.end())) {
+        problems.check([&] { data::require_dataset(prefix); });
+    }
+    problems.throw_found();
 }
 
 Vocabulary find_vocabulary(const config::DataFlags& flags, std::optional<i64> vocab_size) {

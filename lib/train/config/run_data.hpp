@@ -24,6 +24,9 @@ struct Vocabulary {
 // Throws Error(usage) unless the flags give either datasets or --mock-data, and not both.
 void check_mock(const config::DataFlags& flags);
 
+// Throws Error(usage) with each dataset that does not exist.
+void require_datasets(const data::DataPaths& paths);
+
 // Returns the vocabulary of the tokenizer that the flags name. If the flags name no tokenizer,
 // returns the vocabulary that the metadata files of the datasets state. For a NullTokenizer, the
 // vocabulary has `vocab_size` ids; throws Error(usage) without `vocab_size`. If the named tokenizer

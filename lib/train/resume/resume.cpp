@@ -268,12 +268,28 @@ void note_fresh_start(const std::string& load) {
          io::exists(load) ? "contains no checkpoint" : "does not exist yet");
 }
 
+namespace {
+
+std::optional<ckpt::Checkpoint> find_start(const config::CheckpointFlags& checkpoints,
+                                           const config::LoggingFlags& logging,
+                                           const std::string& autotune, const ckpt::Share& share) {
+    return find_checkpoint(
+        checkpoints,
+        {logging.file, logging.json, logging.status_file, logging.tensorboard_dir, autotune},
+        share);
+}
+
+}  // namespace
+
 std::optional<ckpt::Checkpoint> find_start(const RunConfig& config, const ckpt::Share& share) {
-    const config::LoggingFlags& logging = config.logging;
-    return find_checkpoint(config.checkpoints,
-                           {logging.file, logging.json, logging.status_file,
-                            logging.tensorboard_dir, config.trainer.autotune},
-                           share);
+    return find_start(config.checkpoints, config.logging, config.trainer.autotune, share);
+}
+
+std::optional<ckpt::Checkpoint> find_start(const config::TrainFlags& flags) {
+    config::CheckpointFlags chosen = flags.checkpoints;
+    apply_load_step(chosen);
+    choose_start(chosen);
+    return find_start(chosen, flags.logging, flags.device.autotune, {});
 }
 
 void check_fits(const RunConfig& config, const ckpt::Checkpoint& checkpoint) {

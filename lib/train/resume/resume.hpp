@@ -32,6 +32,8 @@ struct Progress {
 // Returns the checkpoint that the run starts from, or nullopt when the run starts with fresh
 // weights. `share`: the part of the checkpoint's files that this call checks.
 std::optional<ckpt::Checkpoint> find_start(const RunConfig& config, const ckpt::Share& share = {});
+// The same for flags of which no RunConfig can be resolved.
+std::optional<ckpt::Checkpoint> find_start(const config::TrainFlags& flags);
 // Throws Error(usage) when the checkpoint has another model, or when --save contains another run.
 void check_fits(const RunConfig& config, const ckpt::Checkpoint& checkpoint);
 // Calls choose_start() on rank 0, for all ranks; before, copies a newer step of --local-save to the

@@ -116,6 +116,7 @@ StartParts check_resolved(RunConfig& config, Problems& problems) {
 StartParts check_start(const config::TrainFlags& flags, std::optional<RunConfig>& config,
                        Problems& problems) {
     if (config) return check_resolved(*config, problems);
+    problems.check([&] { (void)find_start(flags); });
     problems.check([&] { check_writable(flags.checkpoints, flags.logging); });
     return {};
 }
