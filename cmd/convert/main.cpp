@@ -25,6 +25,7 @@
 #include "convert/hf/to_hf.hpp"
 #include "convert/megatron/from_megatron_deepspeed.hpp"
 #include "convert/megatron/from_megatron_lm.hpp"
+#include "convert/megatron/megatron_import.hpp"
 #include "convert/megatron/open_megatron.hpp"
 #include "convert/megatron/to_deepspeed.hpp"
 #include "convert/megatron/to_megatron.hpp"
@@ -331,7 +332,8 @@ void compare(const Args& args, const std::string& native, const std::string& hf,
 // Checks a checkpoint that was imported from Megatron: that its logits are finite and, with
 // --check-python, that megatron-core computes the same logits from IN.
 void check_imported(const Args& args, const std::string& native, Report& report) {
-    const std::vector<std::string> tokenizers{args.tokenizer, args.in};
+    const std::vector<std::string> tokenizers{args.tokenizer,
+                                              convert::tokenizer_directory(args.in)};
     if (args.check_python.empty()) {
         report.imported(check::check_import(native, tokenizers));
     } else {

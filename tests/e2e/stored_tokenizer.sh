@@ -130,6 +130,21 @@ tune 0 'note: .*--override-tokenizer' --data-path other_text_document --override
 run log lm-convert native megatron --to megatron-lm -q
 run log lm-convert megatron again -q
 holds again/global_step0
+# Megatron's tokenizer lies in the run's directory. A step that is named alone finds it there.
+run log lm-convert native deepspeed --to megatron-deepspeed -q
+for step in megatron/iter_0000000 deepspeed/global_step0; do
+    rm -r again
+    run log lm-convert "$step" again --check
+    holds again/global_step0
+    rm -r again
+    (cd "$step" && lm-convert . "$OLDPWD/again" -q 2>"$OLDPWD/err") || fail "$(cat err)"
+    holds again/global_step0
+done
+cp tok/vocab.json . # a model that has no step's name, in a directory with another tokenizer
+cp -r megatron/iter_0000000 model
+rm -r again
+run log lm-convert model again -q
+[ "$(jq -c .tokenizer.files again/global_step0/manifest.json)" = null ] || fail "another tokenizer was stored"
 
 # A pointer in place of a file is noted, and not stored.
 printf 'version https://git-lfs.github.com/spec/v1\noid sha256:4d7a\nsize 12345\n' >hf/tokenizer.json

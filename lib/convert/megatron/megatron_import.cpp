@@ -1,8 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "convert/megatron/megatron_import.hpp"
 
+#include <algorithm>
+#include <filesystem>
+
 #include "base/error.hpp"
 #include "base/log.hpp"
+#include "io/file.hpp"
 
 namespace lm::convert {
 namespace {
@@ -43,6 +47,18 @@ i64 word_rows(const PickleValue& root) {
 }
 
 }  // namespace
+
+std::string tokenizer_directory(const std::string& path) {
+    std::error_code error;
+    const std::string name = std::filesystem::canonical(path, error).filename().string();
+    const bool is_step =
+        name.starts_with("iter_") || name.starts_with("global_step") || name == "release";
+    const auto has_tokenizer = [&](std::string_view file) {
+        return io::exists(fmt::format("{}/{}", path, file));
+    };
+    if (!is_step || std::ranges::any_of(ckpt::tokenizer_file_names, has_tokenizer)) return path;
+    return path + "/..";  // also of the path "."
+}
 
 std::vector<NamedValue> flat_tensors(const PickleValue& dict) {
     std::vector<NamedValue> tensors;
@@ -204,7 +220,7 @@ ConversionReport MegatronImport::write() {
                                             ? model.consumed_tokens
                                             : model.consumed_samples * model.config.seq_length,
                      .optimizer_step = optimizer_step()};
-    info.tokenizer.files = ckpt::tokenizer_files_in(request_.in);
+    info.tokenizer.files = ckpt::tokenizer_files_in(tokenizer_directory(request_.in));
     info.seed = model.seed;
     info.weights = weights();
     if (!loss_scale_.is_null()) {

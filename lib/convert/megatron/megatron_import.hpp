@@ -28,6 +28,10 @@ std::vector<NamedValue> flat_tensors(const PickleValue& dict);
 // Returns the value of an int, a float, or a tensor of one element; nullopt for any other value.
 std::optional<double> number_of(const PickleValue* value, const TorchFile& file);
 
+// Returns the directory with the tokenizer's files of the checkpoint `path`: `path` itself, or if
+// it is one step without such files, its run.
+std::string tokenizer_directory(const std::string& path);
+
 // The model and the counters that the file of a rank states.
 struct MegatronHead {
     MegatronModel model;
