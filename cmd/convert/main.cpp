@@ -190,7 +190,14 @@ void refuse_unused_options(const cli::Options& options, const ModelFormat& from,
         constexpr std::string_view where = "with --to megatron-lm or megatron-deepspeed";
         refuse(options, "--tensor-model-parallel-size", where, target);
         refuse(options, "--pipeline-model-parallel-size", where, target);
-        refuse(options, "--make-vocab-size-divisible-by", where, target);
+        // The flags of a training may be given as they are to import its checkpoint.
+        if (!from.is_megatron()) {
+            refuse(options, "--make-vocab-size-divisible-by", where, target);
+        } else if (options.given("--make-vocab-size-divisible-by")) {
+            note(
+                "--make-vocab-size-divisible-by: has no effect: the padding is that of IN, and OUT "
+                "has none");
+        }
     }
     if (to != Format::megatron_lm) {
         refuse(options, "--transformer-impl", "with --to megatron-lm", target);

@@ -2,6 +2,7 @@
 #include "convert/megatron/from_megatron_lm.hpp"
 
 #include <algorithm>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -216,6 +217,7 @@ class LmImporter {
             read_head(TorchFile::open(file_of_first()), request_, n_ranks, n_stages);
         tp_ = head.model.tp;
         pp_ = head.model.pp;
+        if (!request_.model_flag.empty()) check_layers(head.model.config.n_layers);
         MegatronImport import(request_, std::move(head));
         for (i64 pp = 0; pp < pp_; ++pp) {
             for (i64 tp = 0; tp < tp_; ++tp) add_rank(import, tp, pp);
@@ -269,6 +271,25 @@ class LmImporter {
                   "does not exist, but the checkpoint has {} tensor ranks and {} stages: copy "
                   "all files of the checkpoint",
                   tp_, pp_);
+    }
+
+    // Throws Error(usage) if the files do not have as many layers as the flags say.
+    void check_layers(i64 wanted) const {
+        i64 n_layers = 0;
+        for (i64 pp = 0; pp < pp_; ++pp) {
+            const TorchFile file = TorchFile::open(file_of(0, pp));
+            std::set<std::string> layers;  // "model.language_model.encoder.layers.3"
+            for (const NamedValue& item : flat_tensors(file.root())) {
+                constexpr std::string_view start = "layers.";
+                const size_t at = item.name.find(start);
+                if (!item.name.starts_with("model") || at == item.name.npos) continue;
+                layers.insert(item.name.substr(0, item.name.find('.', at + start.size())));
+            }
+            n_layers += std::ssize(layers);
+        }
+        if (n_layers == wanted) return;
+        usage_error("--num-layers", "is {}, but {} has {} layers: give --num-layers {}", wanted,
+                    step_, n_layers, n_layers);
     }
 
     void add_rank(MegatronImport& import, i64 tp, i64 pp) {

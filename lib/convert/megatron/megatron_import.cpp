@@ -46,6 +46,19 @@ i64 word_rows(const PickleValue& root) {
     return 0;
 }
 
+// Reads the state of the learning rate schedule, whose num_steps are samples. Older schedulers have
+// num_iters instead, which are iterations.
+void read_scheduler(const PickleValue& root, MegatronHead& head) {
+    const PickleValue* scheduler = root.find("opt_param_scheduler");
+    if (scheduler == nullptr) scheduler = root.find("lr_scheduler");
+    if (scheduler == nullptr || !scheduler->is(Kind::dict)) return;
+    const PickleValue* steps = scheduler->find("num_steps");
+    if (steps == nullptr || !steps->is(Kind::integer)) return;
+    head.schedule_samples = steps->integer;
+    i64& consumed = head.model.consumed_samples;
+    if (consumed == 0 && head.iteration > 0) consumed = steps->integer;
+}
+
 }  // namespace
 
 std::string tokenizer_directory(const std::string& path) {
@@ -93,6 +106,7 @@ MegatronHead read_head(const TorchFile& file, const ConversionRequest& request, 
         if (iteration == nullptr || !iteration->is(Kind::integer)) iteration = root.find(key);
     }
     if (iteration != nullptr && iteration->is(Kind::integer)) head.iteration = iteration->integer;
+    read_scheduler(root, head);
     head.qkv = qkv_order(number_of(root.find("checkpoint_version"), file).value_or(0));
     return head;
 }
@@ -212,6 +226,12 @@ ConversionReport MegatronImport::write() {
             "{}: {} rows of the vocabulary are kept: if this version of Megatron-LM added the "
             "end-of-document id of NullTokenizer to --vocab-size, give --vocab-size {}",
             request_.in, model.config.vocab_size, model.config.vocab_size + 1);
+    }
+    if (head_.schedule_samples >= 0 && head_.schedule_samples != model.consumed_samples) {
+        note(
+            "{}: its learning rate schedule is at sample {}, but the training has consumed {}: "
+            "lm-train continues the schedule at {}",
+            request_.in, head_.schedule_samples, model.consumed_samples, model.consumed_samples);
     }
     ckpt::SaveInfo info;
     info.counters = {.iteration = head_.iteration,

@@ -36,6 +36,7 @@ std::string tokenizer_directory(const std::string& path);
 struct MegatronHead {
     MegatronModel model;
     i64 iteration = 0;
+    i64 schedule_samples = -1;  // samples that the learning rate schedule has counted; -1: unknown
     QkvOrder qkv = QkvOrder::groups;
 };
 // Reads arguments and counters from the file of one rank. `tp` and `pp` are the numbers of ranks
