@@ -9,8 +9,10 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
 #include <chrono>
+#include <climits>
 #include <new>
 #include <thread>
 #include <utility>
@@ -68,10 +70,29 @@ int Fd::release() {
     return std::exchange(fd_, -1);
 }
 
+namespace {
+
+// Throws Error(failure) with the reason in errno. A missing file may be the target of a link: in
+// the cache of Hugging Face the files of a model are links to ../../blobs.
+[[noreturn]] void read_error(const std::string& path, std::string_view action) {
+    const int reason = errno;
+    std::array<char, PATH_MAX> target{};
+    const ssize_t n = ::readlink(path.c_str(), target.data(), target.size());
+    if (reason == ENOENT && n > 0) {
+        run_error(path,
+                  "is a link to {}, which does not exist: copy the target, too, or download the "
+                  "file again",
+                  std::string_view(target.data(), static_cast<size_t>(n)));
+    }
+    system_error(path, action, reason);
+}
+
+}  // namespace
+
 Fd open_read(const std::string& path) {
     if (fault::read_fails(path)) system_error(path, "open", fault::error_number());
     Fd fd(checked::open_regular(path, O_RDONLY));
-    if (!fd.valid()) system_error(path, "open", errno);
+    if (!fd.valid()) read_error(path, "open");
     return fd;
 }
 
@@ -79,7 +100,7 @@ Fd open_input(const std::string& path) {
     if (fault::read_fails(path)) system_error(path, "open", fault::error_number());
     Fd fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
     if (!fd.valid() && errno == EWOULDBLOCK) return open_read(path);  // a lease on a regular file
-    if (!fd.valid()) system_error(path, "open", errno);
+    if (!fd.valid()) read_error(path, "open");
     if (S_ISDIR(status_of(fd, path).st_mode)) run_error(path, "is a directory, expected a file");
     ::fcntl(fd.get(), F_SETFL, 0);  // clears O_NONBLOCK
     return fd;
@@ -174,7 +195,7 @@ bool is_directory(const std::string& path) {
 
 i64 file_size(const std::string& path) {
     struct stat status {};
-    if (::stat(path.c_str(), &status) != 0) system_error(path, "get the status", errno);
+    if (::stat(path.c_str(), &status) != 0) read_error(path, "get the status");
     return status.st_size;
 }
 

@@ -3,12 +3,15 @@
 // weight files that it would not load.
 #include "convert/hf/weights.hpp"
 
+#include <unistd.h>
+
 #include <array>
 #include <cstring>
 #include <map>
 
 #include "../ckpt/support.hpp"
 #include "../support/odd_models.hpp"
+#include "base/log.hpp"
 #include "ckpt/format/safetensors.hpp"
 #include "ckpt/history/steps.hpp"
 #include "ckpt/verbs/diff.hpp"
@@ -18,6 +21,7 @@
 #include "convert/hf/to_hf.hpp"
 #include "convert/torch/torch_writer.hpp"
 #include "io/json.hpp"
+#include "io/path.hpp"
 #include "support/catch.hpp"
 #include "support/safetensors_reader.hpp"
 
@@ -79,6 +83,16 @@ class Models {
         other["model.norm.weight"] = tensors.at("model.norm.weight");
         write("one.safetensors", first);
         write("two.safetensors", other);
+        test::write(hf() + "/model.safetensors.index.json", index.dump());
+    }
+    // Writes all tensors to `file`, and an index that also names `absent`.
+    void write_index(const std::vector<std::string>& absent, const std::string& file) const {
+        io::Json index;
+        for (const auto& [name, tensor] : tensors) index["weight_map"][name] = file;
+        for (const std::string& name : absent) index["weight_map"][name] = file;
+        const std::string path = file == "model.safetensors" ? "one.safetensors" : file;
+        write(path, tensors);
+        for (auto& [name, value] : index["weight_map"].items()) value = path;
         test::write(hf() + "/model.safetensors.index.json", index.dump());
     }
     // Returns whether the import gives the bits of the checkpoint, and the reference its logits.
@@ -149,6 +163,103 @@ TEST_CASE("a tensor that the index does not list is ignored if the model does no
     CHECK(models.imports());
     models.write_shards({{extra, buffer("F32", 4)}});
     CHECK_THAT(models.error(), ContainsSubstring(extra));
+}
+
+TEST_CASE("an index may list a buffer that no shard has, but no parameter") {
+    Models models(false);
+    for (const std::string name : {"model.layers.0.self_attn.rotary_emb.inv_freq",
+                                   "model.layers.1.attn.masked_bias", "model.position_ids"}) {
+        models.write_index({name}, "model.safetensors");
+        CHECK(models.imports());
+    }
+    models.write_index({"model.layers.0.extra.weight"}, "model.safetensors");
+    CHECK_THAT(models.error(), ContainsSubstring("model.layers.0.extra.weight"));
+    models.tensors.erase("model.norm.weight");
+    models.write_index({"model.norm.weight"}, "model.safetensors");
+    CHECK_THAT(models.error(), ContainsSubstring("model.norm.weight"));
+    // A tied model needs one of its two names.
+    Models tied(true);
+    tied.write_index({"lm_head.weight"}, "model.safetensors");
+    CHECK(tied.imports());
+    tied.tensors["lm_head.weight"] = tied.tensors.at(word);
+    tied.tensors.erase(word);
+    tied.write_index({word}, "model.safetensors");
+    CHECK(tied.imports());
+}
+
+TEST_CASE("a shard may be in a subdirectory of the model, not outside of it") {
+    Models models(false);
+    io::make_directories(models.hf() + "/sub/deep");
+    for (const std::string file : {"./a.safetensors", "sub/a.safetensors",
+                                   "sub/./deep//a.safetensors", "sub/../a.safetensors"}) {
+        models.write_index({}, file);
+        CHECK(models.imports());
+    }
+    models.write("../a.safetensors", models.tensors);
+    for (const std::string file : {"../a.safetensors", "sub/../../a.safetensors", ".", ""}) {
+        io::Json index;
+        index["weight_map"][word] = file;
+        test::write(models.hf() + "/model.safetensors.index.json", index.dump());
+        CHECK_THAT(models.error(), ContainsSubstring("index.json") && ContainsSubstring("below"));
+    }
+    io::Json index;
+    index["weight_map"][word] = io::parent_of(models.hf()) + "/a.safetensors";
+    test::write(models.hf() + "/model.safetensors.index.json", index.dump());
+    CHECK_THAT(models.error(), ContainsSubstring("below"));
+}
+
+TEST_CASE("a tensor that the model does not use may have any type") {
+    Models models(false);
+    for (const auto& [dtype, size] : {std::pair{"I64", 8}, std::pair{"BOOL", 1},
+                                      std::pair{"F8_E4M3", 1}, std::pair{"C64", 8}}) {
+        models.tensors["model.token_counter"] = buffer(dtype, static_cast<size_t>(size));
+        models.tensors["model.position_ids"] = buffer(dtype, static_cast<size_t>(size));
+        models.write("model.safetensors", models.tensors);
+        CHECK(models.imports());
+    }
+    models.tensors["model.token_counter"] = buffer("F32", 4);
+    models.write("model.safetensors", models.tensors);
+    CHECK_THAT(models.error(), ContainsSubstring("model.token_counter"));
+}
+
+TEST_CASE("a link without a target is named") {
+    Models models(false);
+    const auto link = [&](const std::string& name) {
+        CHECK(symlink("../../blobs/1f2e3d", (models.hf() + "/" + name).c_str()) == 0);
+        CHECK_THAT(models.error(), ContainsSubstring("hf/" + name + ": is a link to") &&
+                                       ContainsSubstring("../../blobs/1f2e3d"));
+    };
+    link("pytorch_model.bin");
+    link("model.safetensors");
+    // A shard.
+    io::Json index;
+    index["weight_map"][word] = "one.safetensors";
+    test::write(models.hf() + "/model.safetensors.index.json", index.dump());
+    link("one.safetensors");
+    // transformers passes over the links to files that are there.
+    io::remove_tree(models.hf() + "/one.safetensors");
+    io::remove_tree(models.hf() + "/model.safetensors.index.json");
+    models.write_index({}, "one.safetensors");
+    CHECK(models.imports());
+    io::remove_tree(models.hf() + "/config.json");
+    link("config.json");
+}
+
+TEST_CASE("model.safetensors wins over an index, as in transformers") {
+    Models models(false);
+    models.write_index({}, "one.safetensors");
+    Tensors other = models.tensors;
+    other.erase("model.norm.weight");
+    models.write("model.safetensors", other);
+    CHECK_THAT(models.error(), ContainsSubstring("model.norm.weight"));
+    models.write("model.safetensors", models.tensors);
+    models.tensors.clear();
+    models.write("one.safetensors", models.tensors);
+    std::string notes;
+    set_log_sink([&](Severity, std::string_view text) { notes += text; });
+    CHECK(models.imports());
+    set_log_sink({});
+    CHECK_THAT(notes, ContainsSubstring("model.safetensors.index.json"));
 }
 
 TEST_CASE("the types of buffers do not matter, those of parameters do") {

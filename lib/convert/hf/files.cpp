@@ -3,8 +3,10 @@
 
 #include <algorithm>
 #include <array>
+#include <filesystem>
 
 #include "base/error.hpp"
+#include "base/log.hpp"
 #include "base/version.hpp"
 #include "ckpt/format/safetensors_header.hpp"
 #include "convert/torch/torch_file.hpp"
@@ -18,6 +20,19 @@ namespace {
 
 constexpr std::array<std::string_view, 2> single_files{"model.safetensors", "pytorch_model.bin"};
 
+// Follows links, as transformers does: a link without a target is no file.
+bool is_file(const std::string& path) {
+    std::error_code error;
+    return std::filesystem::is_regular_file(path, error);
+}
+
+// Returns the path of a shard in the directory of its index: "a.bin" for "./a.bin". Returns an
+// empty path if it leads out of the directory.
+std::string shard_in_directory(const std::string& file) {
+    const std::string path = std::filesystem::path(file).lexically_normal().string();
+    return io::is_plain_path(path) ? path : "";
+}
+
 }  // namespace
 
 HfTensors HfTensors::open(const std::string& path) {
@@ -29,13 +44,24 @@ HfTensors HfTensors::open(const std::string& path) {
     for (const std::string_view name : single_files) {
         const std::string single = fmt::format("{}/{}", path, name);
         const std::string index = single + ".index.json";
-        if (io::exists(single)) {
+        if (is_file(single)) {
+            // The order of from_pretrained().
+            if (is_file(index)) {
+                note("{}: is read, as transformers does; {}.index.json and its shards are ignored",
+                     single, name);
+            }
             tensors.add_file(single);
             return tensors;
         }
-        if (io::exists(index)) {
+        if (is_file(index)) {
             tensors.add_index(path, index);
             return tensors;
+        }
+    }
+    for (const std::string_view name : single_files) {
+        for (const char* ending : {"", ".index.json"}) {
+            const std::string other = fmt::format("{}/{}{}", path, name, ending);
+            if (io::exists(other)) io::open_read(other);  // throws: it is no file
         }
     }
     for (const std::string& name : io::list_directory(path)) {
@@ -109,6 +135,11 @@ void HfTensors::read_torch(const std::string& path, std::vector<SourceTensor>& t
                       "script: save the dict of the model's tensors alone with torch.save",
                       name.text);
         }
+        if (!value.is(PickleValue::Kind::tensor)) {
+            unread_[name.text] = {path,
+                                  fmt::format("expected a tensor, got a {}", name_of(value.kind))};
+            continue;
+        }
         tensors.push_back(file.tensor(value, name.text));
     }
 }
@@ -137,25 +168,26 @@ void HfTensors::add_index(const std::string& directory, const std::string& index
     if (!map.is_object()) run_error(index, "corrupt: 'weight_map' is not an object");
     std::map<std::string, std::vector<std::string>> by_file;
     for (const auto& [tensor, file] : map.items()) {
-        by_file[io::json_as<std::string>(file, "'" + tensor + "'", index)].push_back(tensor);
+        const auto stated = io::json_as<std::string>(file, "'" + tensor + "'", index);
+        const std::string name = shard_in_directory(stated);
+        if (name.empty())
+            run_error(index, "corrupt: '{}' is not a file name below {}", stated, directory);
+        by_file[name].push_back(tensor);
         listed_.insert(tensor);
     }
     for (const auto& [file, names] : by_file) {
-        if (!io::is_plain_name(file))
-            run_error(index, "corrupt: '{}' is not a plain file name", file);
         const std::string path = directory + "/" + file;
         if (!io::exists(path)) {
             run_error(index, "names {}, which does not exist: copy all files of the model", file);
         }
         const std::set<std::string> found = add_file(path);
         for (const std::string& name : names) {
-            if (found.contains(name)) continue;
-            run_error(path,
-                      "corrupt or incomplete: the index names tensor {}, which this file does not "
-                      "have",
-                      name);
+            if (!found.contains(name)) absent_[name] = path;
         }
     }
+    std::erase_if(absent_, [&](const auto& entry) {
+        return tensors_.contains(entry.first) || unread_.contains(entry.first);
+    });
 }
 
 const SourceTensor* HfTensors::find(const std::string& name) const {

@@ -26,12 +26,15 @@ class HfTensors {
     };
 
     // Reads the headers of all weight files of the model `path`. Throws Error(usage) when there are
-    // no weight files, Error(failure) when the index and the shards contradict each other.
+    // no weight files, Error(failure) when a shard is missing or two shards contradict each other.
     static HfTensors open(const std::string& path);
     // Returns the tensor `name`, or nullptr when it does not exist.
     const SourceTensor* find(const std::string& name) const;
     const std::map<std::string, SourceTensor>& all() const { return tensors_; }
     const std::map<std::string, Unread>& unread() const { return unread_; }
+    // Returns the tensors that the index names and no file has, with the file that should have
+    // them.
+    const std::map<std::string, std::string>& absent() const { return absent_; }
     // Returns whether the index, if there is one, has the tensor. transformers ignores others.
     bool is_listed(const std::string& name) const { return !has_index_ || listed_.contains(name); }
 
@@ -44,6 +47,7 @@ class HfTensors {
 
     std::map<std::string, SourceTensor> tensors_;
     std::map<std::string, Unread> unread_;
+    std::map<std::string, std::string> absent_;
     bool has_index_ = false;
     std::set<std::string> listed_;
 };

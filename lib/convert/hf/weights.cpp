@@ -2,11 +2,32 @@
 #include "convert/hf/weights.hpp"
 
 #include <algorithm>
+#include <array>
+#include <string_view>
 #include <utility>
 
 #include "base/error.hpp"
+#include "base/log.hpp"
 
 namespace lm::convert {
+namespace {
+
+// Endings of tensors that are not parameters: versions of transformers saved them and ignore them.
+constexpr std::array<std::string_view, 8> buffers{".attn.bias",
+                                                  ".attn.masked_bias",
+                                                  ".attention.bias",
+                                                  ".attention.masked_bias",
+                                                  "rotary_emb.inv_freq",
+                                                  "rotary_emb.cos_cached",
+                                                  "rotary_emb.sin_cached",
+                                                  "position_ids"};
+
+bool is_buffer(const std::string& name) {
+    return std::ranges::any_of(buffers,
+                               [&](std::string_view ending) { return name.ends_with(ending); });
+}
+
+}  // namespace
 
 HfWeights HfWeights::open(const std::string& path, const HfModel& model) {
     return {path, model, HfTensors::open(path)};
@@ -39,6 +60,7 @@ void HfWeights::refuse_missing(const std::string& name) const {
     if (const auto other = tensors_.unread().find(wanted); other != tensors_.unread().end()) {
         run_error(other->second.path, "tensor {}: {}", wanted, other->second.problem);
     }
+    refuse_absent(wanted);
     // Wrappers of PyTorch and scripts put a prefix before all names, or before those of the inner
     // model: "module.", "_orig_mod.". A tied model may have only its head.
     const std::string inner = name.starts_with(hf_.prefix) ? name.substr(hf_.prefix.size()) : name;
@@ -52,15 +74,24 @@ void HfWeights::refuse_missing(const std::string& name) const {
     run_error(path_, "tensor {} is missing: copy all files of the model", wanted);
 }
 
-bool HfWeights::is_buffer(const std::string& in_file) const {
-    return std::ranges::any_of(hf_.buffers,
-                               [&](std::string_view ending) { return in_file.ends_with(ending); });
+void HfWeights::refuse_absent(const std::string& in_file) const {
+    const auto absent = tensors_.absent().find(in_file);
+    if (absent == tensors_.absent().end()) return;
+    run_error(absent->second,
+              "corrupt or incomplete: the index names tensor {}, which this file does not have",
+              in_file);
 }
 
 void HfWeights::check_rest(const std::set<std::string>& used) const {
+    for (const auto& [name, path] : tensors_.absent()) {
+        const bool is_tied = tied_ && (name == head_ || name == in_file(word_));  // one is enough
+        if (!is_buffer(name) && !is_tied) refuse_absent(name);
+    }
+    // No parameter of a supported class is missing, so these are masks, positions or counters.
     for (const auto& [name, unread] : tensors_.unread()) {
         if (is_buffer(name) || !tensors_.is_listed(name)) continue;
-        run_error(unread.path, "tensor {}: {}", name, unread.problem);
+        note("{}: tensor {} is ignored ({}): a {} has no such tensor", unread.path, name,
+             unread.problem, hf_.class_name);
     }
     for (const auto& [name, tensor] : tensors_.all()) {
         if (used.contains(name) || is_buffer(name) || !tensors_.is_listed(name)) continue;

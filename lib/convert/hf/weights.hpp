@@ -20,14 +20,14 @@ class HfWeights {
     // Throws Error(failure) when no file has it.
     const SourceTensor& at(const std::string& name) const;
     // Throws Error(failure) for a tensor that is not in `used`, unless it is a tied head with the
-    // values of the embedding, a buffer of the class, or a tensor that the index does not list.
+    // values of the embedding, a buffer, or a tensor that the index does not list.
     void check_rest(const std::set<std::string>& used) const;
 
   private:
     HfWeights(std::string path, const HfModel& model, HfTensors tensors);
     std::string in_file(const std::string& name) const;
     [[noreturn]] void refuse_missing(const std::string& name) const;
-    bool is_buffer(const std::string& in_file) const;
+    void refuse_absent(const std::string& in_file) const;
 
     std::string path_;
     const HfClass& hf_;

@@ -22,7 +22,6 @@ inline constexpr std::array gpt2_layer{
 inline constexpr std::array gpt2_after{
     HfClass::Row{"ln_f", "final_norm"},
 };
-inline constexpr std::array<std::string_view, 2> gpt2_buffers{".attn.bias", ".attn.masked_bias"};
 
 inline constexpr std::array gpt2_integers{
     HfClass::Integer{"vocab_size", &spec::ModelConfig::vocab_size},
@@ -64,7 +63,6 @@ inline constexpr HfClass gpt2{
     .after_layers = gpt2_after,
     .qkv = QkvOrder::whole,
     .conv1d = true,
-    .buffers = gpt2_buffers,
     .integers = gpt2_integers,
     .numbers = gpt2_numbers,
     .constants = gpt2_constants,

@@ -20,8 +20,6 @@ inline constexpr std::array gpt_neox_layer{
 inline constexpr std::array gpt_neox_after{
     HfClass::Row{"final_layer_norm", "final_norm"},
 };
-inline constexpr std::array<std::string_view, 3> gpt_neox_buffers{
-    ".attention.bias", ".attention.masked_bias", ".rotary_emb.inv_freq"};
 
 inline constexpr std::array gpt_neox_integers{
     HfClass::Integer{"vocab_size", &spec::ModelConfig::vocab_size},
@@ -56,7 +54,6 @@ inline constexpr HfClass gpt_neox{
     .before_layers = gpt_neox_before,
     .in_layers = gpt_neox_layer,
     .after_layers = gpt_neox_after,
-    .buffers = gpt_neox_buffers,
     .integers = gpt_neox_integers,
     .numbers = gpt_neox_numbers,
     .flags = gpt_neox_flags,

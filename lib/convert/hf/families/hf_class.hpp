@@ -60,7 +60,6 @@ struct HfClass {
     std::span<const Row> after_layers;
     QkvOrder qkv = QkvOrder::groups;
     bool conv1d = false;  // the matrices in the layers are [in, out], not [out, in]
-    std::span<const std::string_view> buffers = {};  // endings of tensors that are not parameters
 
     std::span<const Integer> integers;
     std::span<const Number> numbers;

@@ -26,7 +26,6 @@ inline constexpr std::array llama_layer{
 inline constexpr std::array llama_after{
     HfClass::Row{"norm", "final_norm"},
 };
-inline constexpr std::array<std::string_view, 1> llama_buffers{".rotary_emb.inv_freq"};
 
 inline constexpr std::array llama_integers{
     HfClass::Integer{"vocab_size", &spec::ModelConfig::vocab_size},
@@ -59,7 +58,6 @@ inline constexpr HfClass llama{
     .before_layers = llama_before,
     .in_layers = llama_layer,
     .after_layers = llama_after,
-    .buffers = llama_buffers,
     .integers = llama_integers,
     .numbers = llama_numbers,
     .flags = llama_flags,
