@@ -443,6 +443,30 @@ TEST_CASE("a model that no class of transformers holds names the flag") {
                ContainsSubstring("--to hf-llama or hf-mistral"));
 }
 
+TEST_CASE("keys of config.json that change only the rounding may have any value") {
+    const auto model = [](const std::string& key, const std::string& value, i64 n_layers = 2) {
+        const bool is_bloom = key == "slow_but_exact";
+        const std::string text = fmt::format(
+            R"({{"model_type": "{}", "vocab_size": 9, "hidden_size": 8, "n_layer": {}, "n_head": 2,
+                 "n_positions": 4, "{}": {}}})",
+            is_bloom ? "bloom" : "gpt2", n_layers, key, value);
+        return hf_model(text, "config.json");
+    };
+    for (const char* key : {"reorder_and_upcast_attn", "slow_but_exact"}) {
+        for (const char* value : {"true", "false", "null"})
+            CHECK(model(key, value).config.hidden == 8);
+        CHECK_THAT(test::error_of([&] { model(key, "\"yes\""); }, Exit::usage),
+                   ContainsSubstring(key));
+    }
+    // The scores of layer i are divided by i, so a model of one layer is the same.
+    const std::string by_layer = "scale_attn_by_inverse_layer_idx";
+    CHECK(model(by_layer, "true", 1).config.n_layers == 1);
+    CHECK_THAT(test::error_of([&] { model(by_layer, "true"); }, Exit::usage),
+               HasInOrder(by_layer, "true", "number of the layer"));
+    CHECK_THAT(test::error_of([&] { model("scale_attn_weights", "false"); }, Exit::usage),
+               HasInOrder("scale_attn_weights", "false", "head size"));
+}
+
 TEST_CASE("a config.json of another arithmetic is refused") {
     const auto refused = [](const char* text) {
         return test::error_of([&] { hf_model(text, "config.json"); }, Exit::usage);
@@ -450,7 +474,7 @@ TEST_CASE("a config.json of another arithmetic is refused") {
     CHECK_THAT(refused(R"({"model_type": "gpt_neox", "vocab_size": 9, "hidden_size": 8,
                            "num_hidden_layers": 1, "num_attention_heads": 2,
                            "attention_bias": false, "intermediate_size": 32})"),
-               HasInOrder("'attention_bias' ", "true", "false"));
+               HasInOrder("'attention_bias' ", "true", "false", "biases"));
     CHECK(hf_model(R"({"model_type": "mistral", "vocab_size": 9, "hidden_size": 8,
                                        "num_hidden_layers": 1, "num_attention_heads": 2,
                                        "intermediate_size": 32,

@@ -85,12 +85,16 @@ void check_constants(const HfClass& hf, const ModelConfig& config, const io::Jso
             found == json.end() ? io::parse_json(constant.absent, constant.key) : io::Json(*found);
         // Python takes null for false.
         if (value == wanted || (value.is_null() && wanted == false)) continue;
-        if (std::string_view(constant.key) == "use_sliding_window" &&
-            has_no_window(json, config, path)) {
+        const std::string_view key = constant.key;
+        if (value.is_boolean() && constant.otherwise.empty()) continue;
+        if (key == "use_sliding_window" && has_no_window(json, config, path)) continue;
+        // The first layer has the number 1.
+        if (key == "scale_attn_by_inverse_layer_idx" && value == true && config.n_layers == 1)
             continue;
-        }
-        usage_error(path, "expected '{}' to be {}, got {}: lm-utils does not support such models",
-                    constant.key, constant.value, value.dump());
+        usage_error(path,
+                    "expected '{}' to be {}, got {}, {}: lm-utils does not support such models",
+                    key, constant.value, value.dump(),
+                    constant.otherwise.empty() ? "which is no boolean" : constant.otherwise);
     }
 }
 

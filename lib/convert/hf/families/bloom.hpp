@@ -36,8 +36,9 @@ inline constexpr std::array bloom_numbers{
     HfClass::Number{"initializer_range", &spec::ModelConfig::init_std, 0.02},
 };
 inline constexpr std::array bloom_constants{
-    HfClass::Constant{"apply_residual_connection_post_layernorm", "false", "false"},
-    HfClass::Constant{"slow_but_exact", "false", "false"},
+    HfClass::Constant{"apply_residual_connection_post_layernorm", "false", "false",
+                      "a residual that starts after the norm"},
+    HfClass::Constant{"slow_but_exact", "false", "false", ""},
 };
 
 inline constexpr HfClass bloom{

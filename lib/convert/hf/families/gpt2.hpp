@@ -39,11 +39,15 @@ inline constexpr std::array gpt2_numbers{
     HfClass::Number{"layer_norm_epsilon", &spec::ModelConfig::norm_eps, 1e-5},
     HfClass::Number{"initializer_range", &spec::ModelConfig::init_std, 0.02},
 };
+inline constexpr std::string_view unscaled_scores =
+    "attention scores that are not divided by the square root of the head size";
+inline constexpr std::string_view cross_attention = "attention to an encoder";
 inline constexpr std::array gpt2_constants{
-    HfClass::Constant{"scale_attn_weights", "true", "true"},
-    HfClass::Constant{"scale_attn_by_inverse_layer_idx", "false", "false"},
-    HfClass::Constant{"reorder_and_upcast_attn", "false", "false"},
-    HfClass::Constant{"add_cross_attention", "false", "false"},
+    HfClass::Constant{"scale_attn_weights", "true", "true", unscaled_scores},
+    HfClass::Constant{"scale_attn_by_inverse_layer_idx", "false", "false",
+                      "attention scores divided by the number of the layer"},
+    HfClass::Constant{"reorder_and_upcast_attn", "false", "false", ""},
+    HfClass::Constant{"add_cross_attention", "false", "false", cross_attention},
 };
 
 // transformers writes null for an MLP of 4 times the hidden size.

@@ -8,9 +8,10 @@
 namespace lm::convert::hf {
 
 inline constexpr std::array gpt_bigcode_constants{
-    HfClass::Constant{"multi_query", "true", "true"},
-    HfClass::Constant{"scale_attn_weights", "true", "true"},
-    HfClass::Constant{"add_cross_attention", "false", "false"},
+    HfClass::Constant{"multi_query", "true", "true",
+                      "keys and values of each head, in another order of rows"},
+    HfClass::Constant{"scale_attn_weights", "true", "true", unscaled_scores},
+    HfClass::Constant{"add_cross_attention", "false", "false", cross_attention},
 };
 
 inline constexpr HfClass gpt_bigcode = [] {

@@ -41,7 +41,8 @@ inline constexpr std::array gpt_neox_flags{
     HfClass::Flag{"use_parallel_residual", &spec::ModelConfig::parallel_residual, true},
 };
 inline constexpr std::array gpt_neox_constants{
-    HfClass::Constant{"attention_bias", "true", "true"},
+    HfClass::Constant{"attention_bias", "true", "true",
+                      "an attention without biases beside an MLP with biases"},
 };
 
 inline constexpr HfClass gpt_neox{

@@ -45,6 +45,8 @@ struct HfClass {
         const char* key;
         const char* value;
         const char* absent;  // value when the key is missing
+        // What another value means. Empty: only other roundings, so any value is accepted.
+        std::string_view otherwise;
     };
 
     std::string_view name;  // value of the options --to and --from

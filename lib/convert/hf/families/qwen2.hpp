@@ -7,7 +7,7 @@
 namespace lm::convert::hf {
 
 inline constexpr std::array qwen2_constants{
-    HfClass::Constant{"use_sliding_window", "false", "false"},
+    HfClass::Constant{"use_sliding_window", "false", "false", "windows in some of the layers"},
 };
 
 inline constexpr HfClass qwen2 = [] {

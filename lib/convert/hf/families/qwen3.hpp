@@ -14,8 +14,9 @@ inline constexpr std::array qwen3_integers = [] {
     return integers;
 }();
 inline constexpr std::array qwen3_constants{
-    HfClass::Constant{"use_sliding_window", "false", "false"},
-    HfClass::Constant{"attention_bias", "false", "false"},
+    HfClass::Constant{"use_sliding_window", "false", "false", "windows in some of the layers"},
+    HfClass::Constant{"attention_bias", "false", "false",
+                      "an attention with biases beside an MLP without biases"},
 };
 
 inline constexpr HfClass qwen3 = [] {

@@ -18,8 +18,9 @@ inline constexpr std::array stablelm_flags{
     HfClass::Flag{"use_qkv_bias", &spec::ModelConfig::qkv_bias, false},
 };
 inline constexpr std::array stablelm_constants{
-    HfClass::Constant{"use_parallel_residual", "false", "false"},
-    HfClass::Constant{"qk_layernorm", "false", "false"},
+    HfClass::Constant{"use_parallel_residual", "false", "false",
+                      "a parallel residual with one norm for attention and MLP"},
+    HfClass::Constant{"qk_layernorm", "false", "false", "a norm for each head"},
 };
 
 inline constexpr HfClass stablelm = [] {
