@@ -5,9 +5,11 @@
 
 #include "base/bounds.hpp"
 #include "base/error.hpp"
+#include "base/log.hpp"
 #include "base/shape.hpp"
 #include "ckpt/format/manifest.hpp"
 #include "ckpt/format/step_files.hpp"
+#include "ckpt/format/tokenizer_files.hpp"
 #include "config/plan_warnings.hpp"
 #include "cost/formulas.hpp"
 #include "figures.hpp"
@@ -35,6 +37,7 @@ struct Sizes {
     i64 headers = 0;    // safetensors headers, and the zeros between tensors
     i64 index = 0;
     i64 manifest = 0;
+    i64 tokenizer = 0;
     i64 total = 0;
     i64 n_files = 0;
 };
@@ -46,9 +49,11 @@ Sizes sizes_of(const std::vector<train::StepFile>& files, const cost::Checkpoint
     for (const train::StepFile& file : files) {
         if (file.name == ckpt::manifest_file) sizes.manifest += file.bytes;
         if (file.name.starts_with("index-")) sizes.index += file.bytes;
+        if (std::ranges::count(ckpt::tokenizer_file_names, file.name) > 0)
+            sizes.tokenizer += file.bytes;
         sizes.total += file.bytes;
     }
-    sizes.headers = sizes.total - tensors.total() - sizes.index - sizes.manifest;
+    sizes.headers = sizes.total - tensors.total() - sizes.index - sizes.manifest - sizes.tokenizer;
     return sizes;
 }
 
@@ -97,13 +102,16 @@ void add_sizes(Printout& printout, const Sizes& size) {
           fmt::format("the list of tensors, and room of {} bytes for the description of the run, "
                       "or twice that if the run has more than about 100 data sets or restarts",
                       ckpt::manifest_room)},
+         {"tokenizer", "tokenizer", Unit::bytes, size.tokenizer,
+          "the files of the tokenizer that the flags or the data name; none for GPT-2's and bytes, "
+          "which are installed"},
          {"total", "checkpoint", Unit::bytes, size.total,
           "the sum: the bytes of all files of global_stepN, without latest, fence.json and "
           "generation-N (together 2 KiB, and 0.5 KiB more for each restart) and without the "
           "blocks of the directories; about 14 bytes x parameters in 16 bits "
           "(BigScience measured 2.3 TB for 176B)"},
          {"files", "files", Unit::count, size.n_files,
-          "two data files for each node, index files, and the manifest"}});
+          "two data files for each node, index files, the manifest, and the tokenizer's files"}});
 }
 
 void add_files(Printout& printout, const std::vector<train::StepFile>& files) {
@@ -124,12 +132,21 @@ int run(const Flags& flags) {
         usage_error("--nodes", "{1} does not divide the number of ranks, {0}: give --world-size",
                     n_ranks, flags.nodes);
     }
-    const std::vector<train::StepFile> files =
+    std::vector<train::StepFile> files =
         train::files_of_step({.model = model,
                               .parallel = parallel,
                               .precision = precision,
                               .bucket_elements = train.data_parallel.bucket_elements,
                               .n_nodes = flags.nodes});
+    const auto tokenizer = resolve_tokenizer(train.data);
+    if (!tokenizer) {
+        note(
+            "the tokenizer is unknown: its files, which each checkpoint has, come on top: give "
+            "--data-path or --tokenizer-model");
+    }
+    for (const auto& file : tokenizer.value_or(std::vector<ckpt::TokenizerFile>{}))
+        files.push_back({file.name, file.bytes});
+    std::ranges::sort(files, {}, &train::StepFile::name);
     const Sizes size = sizes_of(files, cost::checkpoint_size(model, precision));
     Printout printout;
     if (flags.lists_files) add_files(printout, files);

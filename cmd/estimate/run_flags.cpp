@@ -13,18 +13,24 @@
 #include "config/schedule_flags.hpp"
 #include "data/sampling/datasets.hpp"
 #include "text/choice/tokenizer_choice.hpp"
+#include "train/config/run_data.hpp"
 
 namespace lm::estimate {
 namespace {
 
-std::optional<i64> vocabulary_of_data(const config::DataFlags& flags) {
+// Returns the flags with the training data only.
+config::DataFlags training_data(const config::DataFlags& flags) {
     config::DataFlags read = flags;
     read.valid_groups_file = read.test_groups_file = "";
     config::read_data_files(read);
-    const std::vector<std::string> prefixes =
-        data::data_prefixes({.data_path = read.paths.data_path,
-                             .train_path = read.paths.train_path,
-                             .train_groups = read.paths.train_groups});
+    read.paths = {.data_path = read.paths.data_path,
+                  .train_path = read.paths.train_path,
+                  .train_groups = read.paths.train_groups};
+    return read;
+}
+
+std::optional<i64> vocabulary_of_data(const config::DataFlags& flags) {
+    const std::vector<std::string> prefixes = data::data_prefixes(training_data(flags).paths);
     if (prefixes.empty()) return std::nullopt;
     const auto facts = data::data_facts(prefixes);
     return facts ? std::optional(facts->tokenizer.vocab_size) : std::nullopt;
@@ -85,6 +91,18 @@ spec::ModelConfig resolve_model(const config::TrainFlags& flags) {
         }
     }
     return config::resolve_model(model, vocabulary_of(flags), flags.parallel.tensor);
+}
+
+std::optional<std::vector<ckpt::TokenizerFile>> resolve_tokenizer(const config::DataFlags& flags) {
+    try {
+        const config::DataFlags read = training_data(flags);
+        const bool known = read.mock_data || read.tokenizer.names_one() ||
+                           !data::data_prefixes(read.paths).empty();
+        if (known) return train::tokenizer_files(read);
+    } catch (const Error& error) {
+        if (error.code() == Exit::bug) throw;  // the files may be on another machine
+    }
+    return std::nullopt;
 }
 
 spec::ParallelConfig resolve_ranks(const config::TrainFlags& flags,

@@ -8,6 +8,7 @@
 #include <string_view>
 #include <vector>
 
+#include "ckpt/format/tokenizer_files.hpp"
 #include "cli/options.hpp"
 #include "config/train_flags.hpp"
 #include "cost/nccl.hpp"
@@ -26,6 +27,10 @@ config::TrainFlags resolve_flags(const config::TrainFlags& flags);
 // Returns the model that lm-train trains with these flags. Takes the vocabulary size from the
 // tokenizer or the data if their files can be read. Throws Error(usage) for invalid flags.
 spec::ModelConfig resolve_model(const config::TrainFlags& flags);
+
+// Returns the files of the tokenizer that each step of the run stores; nullopt if the flags name
+// neither data nor a tokenizer, or their files cannot be read.
+std::optional<std::vector<ckpt::TokenizerFile>> resolve_tokenizer(const config::DataFlags& flags);
 
 // Returns the layout of the ranks. Without --world-size it has one replica. Throws Error(usage).
 spec::ParallelConfig resolve_ranks(const config::TrainFlags& flags, const spec::ModelConfig& model);

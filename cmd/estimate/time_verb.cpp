@@ -403,6 +403,23 @@ std::pair<cost::TrainingPlan, i64> resolve_plan(const Flags& flags) {
     return {plan, samples};
 }
 
+// Throws Error(usage) for tensor ranks with unequal parts, which lm-train can have and Megatron-LM
+// refuses.
+void require_equal_parts(const spec::ModelConfig& model, i64 tp) {
+    const auto check = [tp](i64 n, const char* flag) {
+        if (n % tp == 0) return;
+        usage_error(
+            "--tensor-model-parallel-size",
+            "{} ranks do not divide {} {}, as Megatron-LM requires: use a divisor of {}, or "
+            "--trainer lm-train",
+            tp, flag, n, n);
+    };
+    check(model.n_heads, "--num-attention-heads");
+    for (const spec::LayerConfig& layer : layer_kinds(model))
+        check(layer.n_groups, "--num-query-groups");
+    check(model.ffn_hidden, "--ffn-hidden-size");
+}
+
 // Returns the training step of the plan. With --trainer megatron, assumes fp16 unless --bf16 is
 // given, as in the published trainings with Megatron.
 StepQuery step_query(const Flags& flags, const cost::TrainingPlan& plan) {
@@ -420,6 +437,7 @@ StepQuery step_query(const Flags& flags, const cost::TrainingPlan& plan) {
                     .gpu = resolve_hardware(flags.hardware),
                     .trainer = resolve_trainer(flags.hardware)};
     query.assumes_fp16 = query.is_megatron && query.precision.weights == DType::fp32;
+    if (query.is_megatron) require_equal_parts(query.model, query.parallel.tp);
     if (query.assumes_fp16) query.precision.weights = DType::fp16;
     query.parallel.zero_stage =
         config::resolve_zero_stage(flags.train.zero, flags.train.data_parallel);

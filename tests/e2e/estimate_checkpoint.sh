@@ -47,6 +47,24 @@ same_bytes "a a b b" "${gpt[@]}" --pipeline-model-parallel-size 2 --use-distribu
 same_bytes "a a b b c c d d" "${llama[@]}" --bf16 --use-distributed-optimizer --tensor-model-parallel-size 2
 same_bytes "a b c d" "${gpt[@]}" --pipeline-model-parallel-size 2 --num-virtual-stages-per-pipeline-rank 2 --bf16
 
+# The files of the tokenizer that the flags or the data name.
+make_corpus corpus.jsonl 100
+lm-preprocess train-tokenizer --input corpus.jsonl --vocab-size 290 --output tok -q >out
+lm-preprocess --input corpus.jsonl --output-prefix data --append-eod --tokenizer-model tok -q
+lm-preprocess --input corpus.jsonl --output-prefix bytes --append-eod --tokenizer-type ByteTokenizer -q
+small=("${gpt[@]:0:6}")
+same_bytes a "${small[@]}" --tokenizer-model tok
+jq -e 'select(.kind == "checkpoint") | .tokenizer > 5000' estimate.json >/dev/null || fail "$(cat estimate.json)"
+mock=("${train[@]}")
+train=("${train[@]/--mock-data/}")
+for i in "${!train[@]}"; do [ -n "${train[i]}" ] || unset "train[i]"; done
+same_bytes a "${small[@]}" --data-path data_text_document
+same_bytes a "${small[@]}" --data-path bytes_text_document
+expect 0 'note: the tokenizer is unknown' lm-estimate checkpoint "${gpt[@]}" --seq-length 32
+train=("${mock[@]}")
+expect 0 '' lm-estimate checkpoint "${train[@]}" "${gpt[@]}"
+! grep -q 'tokenizer' err || fail "$(cat err)"
+
 # Long texts in the flags of the run fill the reserved room of the manifest, and do not change its size.
 same_bytes a "${gpt[@]}" --seed 1234567 --lr-warmup-samples 1 --weight-decay 0.123456789 --log-interval 7
 lm-train "${train[@]}" "${gpt[@]}" --save saved --load saved --train-iters 11 --save-interval 1 --seed 1234567 --lr-warmup-samples 1 \

@@ -55,6 +55,20 @@ grep -Eq '^trainer +megatron$' trainer.txt || fail "$(cat trainer.txt)"
 expect 0 'warning: memory: .* [0-9.]+ GiB, .* [0-9.]+ GiB: lm-estimate layout ' \
     lm-estimate time --model 7.5b --micro-batch-size 1 --global-batch-size 64 --gpus 8 --gpu a100
 
+# Megatron-LM needs tensor ranks with equal parts, lm-train does not.
+for uneven in "3 --num-attention-heads 16" "4 --num-query-groups 6" "4 --ffn-hidden-size 4098"; do
+    read -r ranks flag value <<<"$uneven"
+    odd=("${model[@]}" --micro-batch-size 1 --global-batch-size 96 --gpus 96 --gpu a100 --tensor-model-parallel-size "$ranks")
+    if [ "$flag" != --num-attention-heads ]; then
+        odd+=(--hidden-size 768 --num-attention-heads 12 --group-query-attention --num-query-groups 12 "$flag" "$value")
+    fi
+    for trainer in "" "--trainer megatron"; do
+        # shellcheck disable=SC2086
+        expect 2 "--tensor-model-parallel-size: $ranks .*$flag $value" lm-estimate time "${odd[@]}" $trainer
+    done
+    expect 0 '' lm-estimate time "${odd[@]}" --trainer lm-train
+done
+
 # With lm-train's plan, the memory is that of lm-estimate memory with NCCL and the allowance.
 run plan.json lm-estimate time "${step[@]}" --bf16 --gpu h100 --trainer lm-train --json
 run memory.json lm-estimate memory "${model[@]}" --bf16 --micro-batch-size 2 --global-batch-size 64 \

@@ -142,20 +142,20 @@ std::shared_ptr<const text::Tokenizer> tokenizer_of(const ckpt::Checkpoint& chec
     return choice ? text::load_tokenizer(*choice, saved.digest) : nullptr;
 }
 
-std::vector<ckpt::TokenizerFile> tokenizer_files(
-    const RunConfig& config, const std::optional<ckpt::Checkpoint>& checkpoint) {
+std::vector<ckpt::TokenizerFile> tokenizer_files(const config::DataFlags& flags) {
     std::vector<ckpt::TokenizerFile> files;
-    for (const auto& [name, path] : text::files_of(config.data.tokenizer)) {
+    for (const auto& [name, path] : text::files_of(flags.tokenizer)) {
         files.push_back(ckpt::tokenizer_file(name, io::read_file(path)));
     }
-    if (!files.empty()) return files;
-    const bool named = config.data.tokenizer.names_one();
-    const auto facts = data::data_facts(data::data_prefixes(config.data.paths));
-    if (facts && !named) {
-        files = unchanged_files(facts->tokenizer);
-        if (!files.empty()) return files;
-    }
-    if (!checkpoint) return {};
+    if (!files.empty() || flags.tokenizer.names_one()) return files;
+    const auto facts = data::data_facts(data::data_prefixes(flags.paths));
+    return facts ? unchanged_files(facts->tokenizer) : files;
+}
+
+std::vector<ckpt::TokenizerFile> tokenizer_files(
+    const RunConfig& config, const std::optional<ckpt::Checkpoint>& checkpoint) {
+    std::vector<ckpt::TokenizerFile> files = tokenizer_files(config.data);
+    if (!files.empty() || !checkpoint) return files;
     // check_changes() has accepted the tokenizer of the checkpoint.
     return ckpt::read_tokenizer_files(checkpoint->path(), checkpoint->manifest().tokenizer.files);
 }

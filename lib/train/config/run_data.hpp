@@ -48,6 +48,9 @@ std::shared_ptr<const text::Tokenizer> tokenizer_of(const ckpt::Checkpoint& chec
 std::vector<ckpt::TokenizerFile> tokenizer_files(const RunConfig& config,
                                                  const std::optional<ckpt::Checkpoint>& checkpoint);
 
+// Returns the same files for a run that starts from no checkpoint.
+std::vector<ckpt::TokenizerFile> tokenizer_files(const config::DataFlags& flags);
+
 // Opens the data of the run, and checks that the files fit the flags.
 data::DataSets open_data(const RunConfig& config);
 
