@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <utility>
 
 #include "base/error.hpp"
 #include "base/log.hpp"
@@ -22,13 +23,35 @@ constexpr std::array ignored_keys = {"steps_per_print",
                                      "elastic_checkpoint",
                                      "dump_state",
                                      "zero_allow_untested_optimizer",
+                                     "zero_force_ds_cpu_optimizer",
                                      "activation_checkpointing",
                                      "prescale_gradients",
+                                     "gradient_predivide_factor",
+                                     "sparse_gradients",
+                                     "disable_allgather",
+                                     "fp32_allreduce",
                                      "communication_data_type",
+                                     "seq_parallel_communication_data_type",
                                      "memory_breakdown",
                                      "gradient_accumulation_steps",
                                      "data_types",
-                                     "checkpoint"};
+                                     "checkpoint",
+                                     "use_node_local_storage",
+                                     "comms_logger",
+                                     "flops_profiler",
+                                     "monitor_config",
+                                     "tensorboard",
+                                     "wandb",
+                                     "csv_monitor",
+                                     "comet",
+                                     "aio",
+                                     "nebula"};
+
+// Blocks that Megatron's flags replace. Hugging Face's files have them with the value "auto" for
+// all parameters.
+constexpr std::array flag_blocks = {
+    std::pair{"optimizer", "--lr, --adam-beta1, --adam-beta2, --adam-eps and --weight-decay"},
+    std::pair{"scheduler", "--lr, --min-lr, --lr-warmup-iters and --lr-decay-style"}};
 
 // The top-level keys that lm-train reads.
 constexpr std::array top_level = {"train_micro_batch_size_per_gpu",
@@ -98,10 +121,21 @@ class Reader {
         return &*at;
     }
 
-    // Returns the block with the name `key` if it exists and is enabled, else nullptr.
-    const io::Json* enabled(const char* key) {
+    // "auto" is Hugging Face's name for the value that a flag of the training script has.
+    static bool is_auto(const io::Json& object, const char* key) {
+        return object.is_object() && object.contains(key) && object[key] == "auto";
+    }
+    // Returns the value of the key in a block: `absent` without the key, `flag` for "auto".
+    template <typename T>
+    T get_or(const io::Json& block, const char* key, T absent, T flag) const {
+        return is_auto(block, key) ? flag : io::json_get_or<T>(block, key, absent, path_);
+    }
+
+    // Returns the block with the name `key` if it exists and is enabled, else nullptr. `flag`: the
+    // value of "auto".
+    const io::Json* enabled(const char* key, bool flag = false) {
         const io::Json* block = find(key);
-        return block && io::json_get_or(*block, "enabled", false, path_) ? block : nullptr;
+        return block && get_or(*block, "enabled", false, flag) ? block : nullptr;
     }
 
     static i64 value_of(i64 target) { return target; }
@@ -124,7 +158,7 @@ class Reader {
 
     void read_zero() {
         const io::Json* zero = find("zero_optimization");
-        if (!zero) return;
+        if (!zero || is_auto(*zero, "stage")) return;
         const i64 stage = io::json_get_or<i64>(*zero, "stage", 0, path_);
         if (stage != 0 && stage != 1) {
             wrong("zero_optimization", "stage {} is not supported: use 0 or 1", stage);
@@ -138,8 +172,9 @@ class Reader {
     }
 
     void read_precision() {
-        const io::Json* fp16 = enabled("fp16");
-        const bool bf16 = enabled("bf16") || enabled("bfloat16");
+        const io::Json* fp16 = enabled("fp16", flags_.precision.fp16);
+        const bool bf16 =
+            enabled("bf16", flags_.precision.bf16) || enabled("bfloat16", flags_.precision.bf16);
         if (fp16 && bf16) wrong("bf16", "is enabled together with fp16: enable one of the two");
         if (fp16 && flags_.precision.bf16)
             wrong("fp16", "is enabled, but --bf16 is given: use one of the two");
@@ -155,17 +190,26 @@ class Reader {
     // by Megatron's rule.
     void read_loss_scale(const io::Json& fp16) {
         spec::LossScaleConfig& to = flags_.loss_scale;
-        to = {};
-        const auto fixed = io::json_get_or<double>(fp16, "loss_scale", 0, path_);
-        for (const char* flag : {"--loss-scale", "--initial-loss-scale", "--min-loss-scale",
-                                 "--loss-scale-window", "--hysteresis"}) {
-            if (given_.contains(flag)) note("{}: fp16: overrides {}", path_, flag);
+        const spec::LossScaleConfig flags = std::exchange(to, {});
+        const auto fixed = get_or<double>(fp16, "loss_scale", 0, flags.fixed.value_or(0));
+        constexpr std::pair<const char*, const char*> overridden[] = {
+            {"loss_scale", "--loss-scale"},
+            {"initial_scale_power", "--initial-loss-scale"},
+            {"min_loss_scale", "--min-loss-scale"},
+            {"loss_scale_window", "--loss-scale-window"},
+            {"hysteresis", "--hysteresis"}};
+        for (const auto& [key, flag] : overridden) {
+            if (given_.contains(flag) && !is_auto(fp16, key))
+                note("{}: fp16: overrides {}", path_, flag);
         }
         to.fixed = fixed > 0 ? std::optional(fixed) : std::nullopt;
-        to.initial = std::exp2(io::json_get_or<double>(fp16, "initial_scale_power", 16, path_));
-        to.window = io::json_get_or<i64>(fp16, "loss_scale_window", to.window, path_);
-        to.hysteresis = io::json_get_or<i64>(fp16, "hysteresis", to.hysteresis, path_);
-        to.min = io::json_get_or<double>(fp16, "min_loss_scale", to.min, path_);
+        to.initial =
+            is_auto(fp16, "initial_scale_power")
+                ? flags.initial
+                : std::exp2(io::json_get_or<double>(fp16, "initial_scale_power", 16, path_));
+        to.window = get_or(fp16, "loss_scale_window", to.window, flags.window);
+        to.hysteresis = get_or(fp16, "hysteresis", to.hysteresis, flags.hysteresis);
+        to.min = get_or(fp16, "min_loss_scale", to.min, flags.min);
     }
 
     void read_curriculum() {
@@ -224,6 +268,32 @@ class Reader {
         if (!nearest.empty()) wrong(name, "unknown key: did you mean {}?", nearest);
     }
 
+    // Returns whether every parameter of a block of flag_blocks is "auto".
+    static bool follows_flags(const io::Json& block) {
+        if (!block.is_object() || !block.contains("params")) return false;
+        return std::ranges::all_of(block["params"],
+                                   [](const io::Json& value) { return value == "auto"; });
+    }
+
+    // Throws Error(usage) for a key that changes a result and is not supported.
+    void check_unread(const std::string& key, const io::Json& value) const {
+        if (std::ranges::find(ignored_keys, key) != ignored_keys.end()) return;
+        const auto block =
+            std::ranges::find(flag_blocks, key, &decltype(flag_blocks)::value_type::first);
+        if (block != flag_blocks.end()) {
+            if (follows_flags(value)) return;
+            wrong(key,
+                  "is not supported: remove the key, or write \"auto\" for each of its params, and "
+                  "give {}",
+                  block->second);
+        }
+        if (value.is_object() && value.value("enabled", io::Json()) == false) return;
+        refuse_misspelled(key, {top_level.begin(), top_level.end()});
+        wrong(key,
+              "is not supported: remove the key, and give the flag of lm-train instead "
+              "(lm-train --help-all lists all flags)");
+    }
+
     void check_rest() {
         check_accumulation();
         std::string ignored;
@@ -235,12 +305,7 @@ class Reader {
                 for (const std::string& inner : unread(key, value)) ignore(inner);
                 continue;
             }
-            if (std::ranges::find(ignored_keys, key) == ignored_keys.end()) {
-                refuse_misspelled(key, {top_level.begin(), top_level.end()});
-                wrong(key,
-                      "is not supported: remove the key, and give the flag of lm-train instead "
-                      "(lm-train --help-all lists all flags)");
-            }
+            check_unread(key, value);
             ignore(key);
         }
         if (!ignored.empty())

@@ -85,6 +85,35 @@ expect 2 ' slip.json: fp16: enabld: .* enabled' lm-train "${args[@]}" --deepspee
 jq '.gradient_cliping = 1' ds.json >slip.json
 expect 2 ' slip.json: gradient_cliping: .* gradient_clipping' lm-train "${args[@]}" --deepspeed_config slip.json
 
+# "auto", Hugging Face's value: that of the flag. resolved FILTER FILE FLAG...
+resolved() {
+    run resolved.json lm-train "${args[@]}" --deepspeed_config "$2" --print-config "${@:3}"
+    jq -e "$1" resolved.json >/dev/null || fail "$2: $1: $(jq -c '.schedule, .parallel' resolved.json)"
+}
+cat >auto.json <<'END'
+{"train_micro_batch_size_per_gpu": "auto", "train_batch_size": "auto", "gradient_accumulation_steps": "auto",
+ "gradient_clipping": "auto", "bf16": {"enabled": "auto"},
+ "fp16": {"enabled": "auto", "loss_scale": 0, "loss_scale_window": "auto", "initial_scale_power": 12, "hysteresis": "auto"},
+ "zero_optimization": {"stage": "auto", "reduce_bucket_size": "auto"},
+ "optimizer": {"type": "AdamW", "params": {"lr": "auto", "betas": "auto", "eps": "auto", "weight_decay": "auto"}},
+ "scheduler": {"type": "WarmupLR", "params": {"warmup_min_lr": "auto", "warmup_max_lr": "auto"}},
+ "comms_logger": {"enabled": true}, "wall_clock_breakdown": true, "tensorboard": {"enabled": true, "output_path": "tb"},
+ "wandb": {"enabled": true, "project": "x"}, "flops_profiler": {"enabled": true, "profile_step": 1}, "csv_monitor": {"enabled": true},
+ "progressive_layer_drop": {"enabled": false}}
+END
+resolved '.schedule.fp16 == false and .schedule.bf16 != true and .parallel.zero_stage == 0' auto.json
+grep -q 'note: auto.json: .*ignored: .*comms_logger' resolved.json.err || fail "auto: $(cat resolved.json.err)"
+resolved '.schedule.bf16 and .parallel.zero_stage == 1' auto.json --bf16 --zero-stage 1
+resolved '.schedule.fp16 and .schedule.initial_loss_scale == 4096 and .schedule.loss_scale_window == 7 and .schedule.hysteresis == 1' \
+    auto.json --fp16 --loss-scale-window 7 --hysteresis 1
+for change in '.optimizer.params.lr = 0.1' '.scheduler.params.warmup_max_lr = 0.1' 'del(.optimizer.params)' \
+    '.progressive_layer_drop.enabled = true' '.comms_loger = {}' '.fp16.hysteresis = "often"'; do
+    jq "$change" auto.json >changed.json
+    code=0
+    lm-train "${args[@]}" --deepspeed_config changed.json --print-config --fp16 >out 2>err || code=$?
+    [ $code = 2 ] || [ "$change-$code" = '.fp16.hysteresis = "often"-3' ] || fail "$change: exit $code: $(cat err)"
+done
+
 # No flag is ignored silently.
 expect 2 '--curriculum-total-steps: .*--curriculum-learning-type' lm-train "${args[@]}" --curriculum-total-steps 5
 expect 2 '--curriculum-total-steps: .*--curriculum-learning-type' \
