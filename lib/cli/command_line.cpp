@@ -4,7 +4,6 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <charconv>
 #include <iterator>
 
 #include "base/log.hpp"
@@ -13,17 +12,6 @@
 
 namespace lm::cli {
 namespace {
-
-// Returns whether two texts are equal, or state equal numbers.
-bool same_value(const std::string& a, const std::string& b) {
-    double x = 0;
-    double y = 0;
-    const auto is_number = [](const std::string& text, double& number) {
-        const char* const end = text.data() + text.size();
-        return std::from_chars(text.data(), end, number) == std::from_chars_result{end, {}};
-    };
-    return a == b || (is_number(a, x) && is_number(b, y) && x == y);
-}
 
 const std::vector<Option>& built_in_options() {
     static const std::vector<Option> table = [] {

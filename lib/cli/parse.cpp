@@ -6,6 +6,7 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <charconv>
 #include <string_view>
 
 #include "base/error.hpp"
@@ -13,6 +14,17 @@
 #include "base/nearest_name.hpp"
 
 namespace lm::cli {
+
+bool same_value(const std::string& a, const std::string& b) {
+    double x = 0;
+    double y = 0;
+    const auto is_number = [](const std::string& text, double& number) {
+        const char* const end = text.data() + text.size();
+        return std::from_chars(text.data(), end, number) == std::from_chars_result{end, {}};
+    };
+    return a == b || (is_number(a, x) && is_number(b, y) && x == y);
+}
+
 namespace {
 
 // Returns the option names that a message may suggest: all names except those of refused options.
@@ -144,10 +156,14 @@ bool is_neutral(const std::vector<Option>& table, const std::vector<std::string>
     if (option == nullptr) return false;
     bool given = false;
     for (size_t i = 0; i < arguments.size(); ++i) {
-        if (arguments[i] == name + "=" + option->neutral_value) given = true;
+        if (arguments[i].starts_with(name + "=")) {
+            if (!same_value(arguments[i].substr(name.size() + 1), option->neutral_value))
+                return false;
+            given = true;
+        }
         if (arguments[i] != name) continue;
         for (++i; i < arguments.size() && !looks_like_option(arguments[i]); ++i) {
-            if (arguments[i] != option->neutral_value) return false;
+            if (!same_value(arguments[i], option->neutral_value)) return false;
             given = true;
         }
         --i;

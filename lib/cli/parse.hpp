@@ -24,4 +24,7 @@ std::optional<std::vector<std::string>> parse_arguments(const std::vector<Option
                                                         const OnOption& on_option,
                                                         std::vector<std::string>& problems);
 
+// Returns whether two texts are equal, or state equal numbers.
+bool same_value(const std::string& a, const std::string& b);
+
 }  // namespace lm::cli

@@ -366,7 +366,12 @@ constexpr Family refused[] = {
     {"data is read from files only",
      "--aml-data-download-path= --use-dataset-only= --s3-cache-path= --object-storage-cache-path= "
      "--enable-msc"},
-    {"documents are not transformed", "--fim-* --sft"},
+    {"documents are not transformed", "--sft"},
+    {"documents are not transformed",
+     "--fim-data --fim-rate=0 --fim-spm-rate= --fim-split-sample= --fim-fragment-rate= "
+     "--fim-no-prefix= --fim-prefix-token= --fim-middle-token= --fim-suffix-token= "
+     "--fim-pad-token= --fim-eod-token= --fim-*",
+     "--fim-rate"},
     {"lm-train trains GPT models only",
      "--encoder-* --bert-* --ict-* --img-* --biencoder-* --vision-* --dino-* --retro-* "
      "--retriever-* --swin-* --embedding-path= --classes-fraction= --data-per-class-fraction= "

@@ -81,6 +81,17 @@ for more in "--save-retain-interval 1499" "--save-retain-interval 3000 --save-re
     [ $code = 2 ] || die "$more: exit $code"
 done
 configured '.checkpoints.save_interval == 1500' --save-retain-interval 3000
+# A rate of 0 transforms no document, however the flags of the transformation are set.
+for more in "--fim-rate 0" "--fim-data --fim-rate 0.0 --fim-spm-rate 0.5" "--fim-rate=0 --fim-split-sample 5 --fim-prefix-token <fim>"; do
+    read -ra words <<<"$more"
+    configured '.model.num_layers > 0' "${words[@]}"
+done
+for more in "--fim-data" "--fim-data --fim-rate 0.5" "--fim-spm-rate 0.5" "--fim-data --fim-rate=0.5"; do
+    read -ra words <<<"$more"
+    code=0
+    "$train" "${script[@]}" "${words[@]}" --print-config >"$dir/out" 2>"$dir/err" || code=$?
+    [ $code = 2 ] || die "$more: exit $code"
+done
 mkdir "$dir/empty"
 code=0
 "$train" "${script[@]}" --load "$dir/empty" --exit-on-missing-checkpoint --dry-run >"$dir/out" 2>"$dir/err" || code=$?
