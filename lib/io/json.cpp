@@ -71,6 +71,7 @@ Document parse(std::string_view text, const std::string& path) {
     check_size(std::ssize(text), path);
     const size_t deep = find_too_deep(text);
     if (deep != text.npos) {
+        if (const auto other = other_format(text); !other.empty()) json_error(path, "is {}", other);
         json_error(path, "nested too deeply: expected at most {} levels of JSON, got more at {}",
                    max_json_depth, position_of(deep + 1, text));
     }

@@ -16,7 +16,8 @@ struct Beginning {
     std::string_view format;
 };
 
-constexpr size_t n_head = 64;  // bytes that tell the formats apart
+constexpr size_t n_head = 264;     // bytes that tell the formats apart
+constexpr size_t tar_magic = 257;  // offset of "ustar" in the header of the first file (POSIX)
 
 constexpr std::string_view lfs_pointer = "version https://git-lfs";
 constexpr std::string_view compressed =
@@ -73,6 +74,8 @@ std::string_view other_format(std::string_view head) {
     for (const Beginning& each : beginnings) {
         if (head.starts_with(each.bytes)) return each.format;
     }
+    if (head.size() > tar_magic && head.substr(tar_magic).starts_with("ustar"))
+        return "a tar archive: extract it";
     if (is_sentencepiece(head)) {
         return "a SentencePiece model, which is not supported: give a tokenizer.json "
                "(transformers: AutoTokenizer.from_pretrained(DIR).save_pretrained(OUT))";

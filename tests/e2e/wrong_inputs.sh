@@ -52,6 +52,13 @@ truncate -s -50 hfbad/model.safetensors
 cp -r hf hflfs
 cp pointer.json hflfs/model.safetensors
 
+tar cf model.tar hf
+gzip -c model.tar >model.tar.gz
+{ printf '\x1f\x8b\x08\0' && printf '[%.0s' {1..3000}; } >tokenizer.json.gz
+printf 'GGUF\x03' >model.gguf
+echo '{"tokenizer_class": "GPT2Tokenizer"}' >tokenizer_config.json
+cp -r hf .dangling && ln -sf ../../blobs/1f2e .dangling/model.safetensors # hidden from --input .
+
 files() { find . -type f -printf '%P %s %T@\n' -o -printf '%P\n' | grep -v '^\(out\|err\|table\) ' | sort; }
 errors() { grep "^lm-[a-z]*: " err | grep -v '^lm-[a-z]*: note: ' | paste -sd'|' | sed 's/|/ | /g'; }
 

@@ -13,6 +13,7 @@
 #include "convert/megatron/from_megatron_lm.hpp"
 #include "convert/megatron/open_megatron.hpp"
 #include "io/file.hpp"
+#include "io/other_format.hpp"
 
 namespace lm::convert {
 
@@ -67,6 +68,9 @@ ModelFormat detect_format(const std::string& path) {
     if (!io::is_directory(path)) {
         if (path.ends_with(".safetensors") || path.ends_with(".bin"))
             return hugging_face_format(path);
+        const auto other = io::other_format_of(path);
+        const bool is_zip = other.starts_with("a zip file");  // that of torch.save, too
+        if (!is_zip && !other.empty()) run_error(path, "is {}", other);
         usage_error(
             path,
             "expected a directory, or a .safetensors or .bin file: give a checkpoint or a model");

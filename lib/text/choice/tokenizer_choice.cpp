@@ -44,6 +44,11 @@ void check_type(const std::string& type) {
                                             "HuggingFaceTokenizer", "PretrainedFromHF",
                                             "ByteTokenizer"};
     if (std::ranges::find(types, type) != types.end()) return;
+    if (type == "NullTokenizer") {
+        usage_error("--tokenizer-type",
+                    "NullTokenizer has no text for its ids: write texts of numbers with "
+                    "IndexedDatasetBuilder of megatron-core, whose files lm-train reads");
+    }
     if (reads_model_file(type)) {
         usage_error("--tokenizer-type",
                     "'{}' is not supported: did you mean HFTokenizer, with the tokenizer.json of "

@@ -258,8 +258,9 @@ class Reader {
                       "is a tekken.json of mistral-common, which is not supported: give the "
                       "tokenizer.json of the model");
         }
-        if (!json_.is_object() || !json_.contains("model"))
-            run_error(path_, "not a tokenizer.json: the key 'model' is missing");
+        if (!json_.is_object() || !json_.contains("model")) {
+            run_error(path_, "not a tokenizer.json: {}", other_content());
+        }
         const Component whole(json_, "tokenizer", path_);
         check_keys();
         const auto version = io::json_get<std::string>(json_, "version", path_);
@@ -301,6 +302,24 @@ class Reader {
     }
 
   private:
+    // Returns what the file without a model is, and the remedy, if it belongs to a tokenizer or a
+    // model.
+    std::string_view other_content() const {
+        const auto has = [&](const char* key) { return json_.is_object() && json_.contains(key); };
+        if (has("tokenizer_class") || has("added_tokens_decoder"))
+            return "it is a tokenizer_config.json: give the tokenizer.json in its directory";
+        if (has("model_type") || has("architectures"))
+            return "it is the config.json of a model: give the tokenizer.json in its directory";
+        const bool has_ids =
+            json_.is_object() && !json_.empty() &&
+            std::ranges::all_of(json_, [](const Json& id) { return id.is_number_integer(); });
+        if (has_ids) {
+            return "it is a vocab.json, which needs its merges.txt: give --tokenizer-type "
+                   "GPT2BPETokenizer with --vocab-file and --merge-file";
+        }
+        return "the key 'model' is missing";
+    }
+
     void check_keys() const {
         constexpr std::string_view known[] = {
             "version",    "truncation",    "padding",        "added_tokens", "model",
