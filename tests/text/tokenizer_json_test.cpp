@@ -422,6 +422,23 @@ TEST_CASE("special tokens of tokenizer_config.json and special_tokens_map.json")
     io::write_file(dir / "tokenizer.json", with_hello.dump(), io::Overwrite::yes);
     CHECK(ids(nothing, nothing, text) == split);
     CHECK(ids({{"added_tokens_decoder", listed}}, nothing, text) == Ids{hello, hello});
+    // A token of the list is special only if the list or a role says so, and if it is not, it is
+    // found after the normalizer.
+    const Json lowercase = {{"type", "Lowercase"}};
+    for (Json file : {base, with_hello}) {
+        file["normalizer"] = lowercase;
+        io::write_file(dir / "tokenizer.json", file.dump(), io::Overwrite::yes);
+        const Json plain = {{"7", {{"content", "hello"}}}};
+        const Json special = {{"7", {{"content", "hello"}, {"special", true}}}};
+        const std::string upper = "HELLO HELLO";
+        for (const auto in_text : {SpecialInText::parse, SpecialInText::plain}) {
+            CHECK(ids({{"added_tokens_decoder", plain}}, nothing, upper, in_text) == split);
+            CHECK(ids({{"added_tokens_decoder", special}}, nothing, upper, in_text) == merged);
+        }
+        CHECK(ids({{"added_tokens_decoder", special}}, nothing, text) == split);
+        CHECK(ids({{"added_tokens_decoder", plain}, {"pad_token", "hello"}}, nothing, text,
+                  SpecialInText::plain) == merged);
+    }
 }
 
 TEST_CASE("a note states where transformers gives other ids for a directory") {

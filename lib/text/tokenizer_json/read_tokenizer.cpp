@@ -279,7 +279,7 @@ class Reader {
         parts_.prefix_space = pre.prefix_space;
         for (const Json& token : whole.get("added_tokens")) read_added(token);
         NamedTokens named = read_named_tokens(path_);
-        for (AddedToken& token : named.listed) add_listed(std::move(token));
+        for (const AddedToken& token : named.listed) add_listed(token, named);
         for (AddedToken& token : named.tokens) add_named(std::move(token));
         note_missing();
         note_other_rule(named);
@@ -457,14 +457,17 @@ class Reader {
     }
 
     // Adds a token of the list of added tokens. Its flags replace those of the tokenizer.json, as
-    // in transformers.
-    void add_listed(AddedToken token) {
+    // in transformers. Hugging Face tokenizers 0.19 also searches for a token where the old flag
+    // `normalized` says; 0.23 does not.
+    void add_listed(AddedToken token, const NamedTokens& named) {
         const auto known = added_.find(token.content);
+        if (known != added_.end()) token.id = parts_.added[known->second].id;
+        if (known != added_.end() && token == parts_.added[known->second]) return;
+        if (std::ranges::count(named.tokens, token.content, &AddedToken::content) > 0)
+            token.special = true;
         if (known == added_.end()) return add_named(std::move(token));
-        AddedToken& added = parts_.added[known->second];
-        token.id = added.id;
         check_normalized(token);
-        added = std::move(token);
+        parts_.added[known->second] = std::move(token);
     }
 
     // Adds a token of tokenizer_config.json. If the token is only in the vocabulary, it becomes an

@@ -37,12 +37,13 @@ struct NeighbourFile {
     Json get(const char* key) const { return json.contains(key) ? json[key] : Json(); }
 };
 
-// Reads a token, which is a string or an object with flags.
-AddedToken token_of(const Json& json, const char* key, const std::string& path) {
+// Reads a token, which is a string or an object with flags. `special`: the value of a missing flag.
+AddedToken token_of(const Json& json, const char* key, const std::string& path,
+                    bool special = true) {
     AddedToken token;
     if (json.is_object() && json.contains("content") && json["content"].is_string()) {
         token.content = json["content"].get<std::string>();
-        token.special = io::json_get_or<bool>(json, "special", true, path);
+        token.special = io::json_get_or<bool>(json, "special", special, path);
         token.normalized = io::json_get_or<bool>(json, "normalized", !token.special, path);
         token.single_word = io::json_get_or<bool>(json, "single_word", false, path);
         token.lstrip = io::json_get_or<bool>(json, "lstrip", false, path);
@@ -66,7 +67,7 @@ void add_others(const NeighbourFile& file, std::vector<AddedToken>& tokens) {
 std::vector<AddedToken> decoder_tokens(const Json& decoder, const std::string& path) {
     std::map<std::pair<size_t, std::string>, AddedToken> sorted;  // "9" is less than "10"
     for (const auto& [number, json] : decoder.items())
-        sorted.emplace(std::pair(number.size(), number), token_of(json, decoder_key, path));
+        sorted.emplace(std::pair(number.size(), number), token_of(json, decoder_key, path, false));
     std::vector<AddedToken> tokens;
     for (auto& [number, token] : sorted) tokens.push_back(std::move(token));
     return tokens;
