@@ -79,6 +79,7 @@ void print_json(const data::IndexedDataset& d, const Lengths& lengths,
                                   {"to", smallest_of(b + 1) - 1},
                                   {"sequences", lengths.histogram[b]}});
     }
+    if (d.has_modes()) j["modes"] = true;
     if (metadata) j["side_file"] = io::parse_ordered_json(metadata->to_json(), d.prefix());
     cli::write_stdout(io::json_line(j));
 }
@@ -96,6 +97,7 @@ void print_text(const data::IndexedDataset& d, const Lengths& lengths,
         out += fmt::format("  length     shortest {}, mean {:.1f}, longest {} (sequence {})\n",
                            lengths.shortest, mean, lengths.longest, lengths.longest_at);
     }
+    if (d.has_modes()) out += "  modes      one for each sequence (multimodal), not used\n";
     if (metadata) {
         out += fmt::format("  tokenizer  {} ({} ids, padded to {}), {}\n",
                            printable(metadata->tokenizer.type), metadata->tokenizer.vocab_size,

@@ -43,6 +43,12 @@ std::optional<data::DatasetMetadata> merged_facts(const std::vector<std::string>
     bool all_have_one = true, some_end = false, some_do_not = false;
     for (const std::string& input : inputs) {
         const auto dataset = data::IndexedDataset::open(input);
+        if (dataset.has_modes()) {
+            run_error(
+                input,
+                "has a mode for each sequence, as Megatron's multimodal datasets, which merge "
+                "would lose: merge it with Megatron-LM's tools/merge_datasets.py");
+        }
         if (input == inputs.front()) *type = dataset.token_type();
         if (dataset.token_type() != *type) {
             run_error(input, "has dtype {}, but {} has {}: merge only datasets of one dtype",

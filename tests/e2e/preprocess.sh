@@ -102,6 +102,11 @@ for i in 0 1 2; do "$lm" --input d/part.0$i --output-prefix p$i --append-eod --q
 "$lm" merge --output-prefix merged p0_text_document p1_text_document p2_text_document --quiet
 cmp merged.bin one_text_document.bin && cmp merged.idx one_text_document.idx
 "$lm" verify merged > /dev/null
+# A dataset with modes is not merged without them.
+cp one_text_document.bin modes.bin
+{ cat one_text_document.idx; head -c "$("$lm" info --json one_text_document | jq .sequences)" /dev/zero; } >modes.idx
+expect 3 ' modes: ' "$lm" merge --output-prefix lost modes one_text_document
+[ ! -e lost.idx ] || fail "a merge without modes"
 prints '"tokens":' "$lm" info --json merged
 prints '^15496 995$' "$lm" encode <<<'Hello world'
 prints '^Hello world$' "$lm" decode <<<'15496 995'

@@ -47,6 +47,11 @@ class IndexedDataset {
     const std::string& prefix() const { return prefix_; }
     i64 n_sequences() const { return n_sequences_; }
     i64 n_documents() const { return n_documents_; }
+    // Returns whether the .idx has a mode of each sequence, as those of Megatron's multimodal
+    // datasets. Nothing here reads modes.
+    bool has_modes() const {
+        return idx_.bytes().data() + idx_bytes() > documents_ + 8 * (n_documents_ + 1);
+    }
     i64 n_tokens() const { return n_tokens_; }
     TokenType token_type() const { return type_; }
 
