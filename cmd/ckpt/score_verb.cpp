@@ -66,6 +66,8 @@ class ScoreRun {
         if (take_earlier(totals, item)) return;
         const auto tokenizer = eval::find_tokenizer(model, args_.engine.tokenizer);
         if (data_.needs_tokenizer()) eval::require_tokenizer(model, tokenizer);
+        const spec::ModelConfig& config = model.tensors->model();
+        data_.check(tokenizer, config.vocab_size, config.max_positions);
         const auto engine = load_engine(*model.tensors, args_.engine);
         cli::ProgressLine progress("score", "items", data_.n_items(), args_.quiet);
         for (; item < data_.n_items(); ++item) {

@@ -8,6 +8,7 @@
 
 #include "base/error.hpp"
 #include "base/hash.hpp"
+#include "base/problem_list.hpp"
 #include "base/utf8.hpp"
 #include "data/indexed/dataset_identity.hpp"
 #include "data/indexed/indexed_dataset.hpp"
@@ -40,6 +41,7 @@ class DatasetItems final : public ScoreData {
     bool needs_tokenizer() const override { return false; }
     const std::string& name() const override { return dataset_.prefix(); }
     const std::string& identity() const override { return identity_; }
+    void check(const ModelTokenizer&, i64, i64) const override {}  // score() reads the documents
 
     io::OrderedJson score(i64 item, Engine& engine,
                           const ModelTokenizer& tokenizer) const override {
@@ -165,6 +167,20 @@ class LineItems final : public ScoreData {
     }
     const std::string& name() const override { return name_; }
     const std::string& identity() const override { return identity_; }
+    void check(const ModelTokenizer& tokenizer, i64 vocab_size, i64 context) const override {
+        constexpr size_t most = 10;
+        Problems problems;
+        for (const Line& line : lines_) {
+            if (line.document) continue;
+            for (const Passage& choice : line.choices) {
+                problems.check([&] {
+                    check_pair(pair_of(line, choice, tokenizer), vocab_size, context, line.where);
+                });
+            }
+            if (problems.found().size() >= most) break;
+        }
+        problems.throw_found();
+    }
 
     io::OrderedJson score(i64 item, Engine& engine,
                           const ModelTokenizer& tokenizer) const override {

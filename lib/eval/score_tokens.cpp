@@ -116,12 +116,17 @@ TokenPair encode_pair(const text::Tokenizer& tokenizer, const std::string& conte
     return pair;
 }
 
+void check_pair(const TokenPair& pair, i64 vocab_size, i64 context, const std::string& object) {
+    check_ids(pair.context, vocab_size, object);
+    check_ids(pair.continuation, vocab_size, object);
+    (void)reading_of(pair, context, object);
+}
+
 std::vector<TokensScore> score_pairs(Engine& engine, std::span<const TokenPair> pairs,
                                      const std::string& object) {
     std::vector<Reading> readings;
     for (const TokenPair& pair : pairs) {
-        check_ids(pair.context, engine.vocab_size(), object);
-        check_ids(pair.continuation, engine.vocab_size(), object);
+        check_pair(pair, engine.vocab_size(), engine.context(), object);
         readings.push_back(reading_of(pair, engine.context(), object));
     }
     std::vector<TokensScore> results;

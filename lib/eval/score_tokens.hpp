@@ -38,6 +38,9 @@ struct TokenPair {
 TokenPair encode_pair(const text::Tokenizer& tokenizer, const std::string& context,
                       const std::string& continuation, i32 before, const std::string& object);
 
+// Throws what score_pairs() throws for this pair and a model of this size.
+void check_pair(const TokenPair& pair, i64 vocab_size, i64 context, const std::string& object);
+
 // Returns the scores of the continuations of several pairs. The model reads the common prefix of
 // all pairs only once. The model reads all tokens of a pair except the last one. If these are n
 // tokens more than the model's context, the first n tokens are dropped. Throws Error(usage) naming

@@ -107,6 +107,11 @@ echo "{\"context\": [1], \"continuation\": [300]}" >bad.jsonl
 expect 2 ' bad.jsonl:1: .* 300.* 0 to 256' lm-ckpt score c bad.jsonl
 echo "{\"context\": \"a\", \"continuation\": \"$(printf '%065d' 0)\"}" >bad.jsonl
 expect 2 ' bad.jsonl:1: .* 65 tokens.* 64' lm-ckpt score c bad.jsonl
+# All bad items are named before the first is scored.
+printf '%s\n' '{"context": "a", "continuation": "b"}' '{"context": "a", "continuation": ""}' '{"context": [1], "continuation": [300]}' \
+    >bad.jsonl
+expect 3 ' bad.jsonl:2: ' lm-ckpt score c bad.jsonl --output bad.out -q
+if [ "$(grep -c ' bad.jsonl:' err)" != 2 ] || [ -e bad.out ]; then fail "bad items: $(cat err)"; fi
 lm-train --mock-data --num-layers 1 --hidden-size 32 --num-attention-heads 2 --seq-length 24 --vocab-size 300 \
     --micro-batch-size 2 --global-batch-size 2 --train-iters 1 --lr 1e-3 --threads 1 --eval-iters 0 --save mock \
     >/dev/null 2>&1
