@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "convert/formats/model_format.hpp"
 
+#include <algorithm>
 #include <array>
+#include <functional>
 
 #include "base/error.hpp"
 #include "base/named.hpp"
@@ -63,6 +65,24 @@ std::vector<ModelFormat> all_formats() {
     return all;
 }
 
+namespace {
+
+// Throws Error(usage) for a directory with steps of Megatron-LM.
+void refuse_without_tracker(const std::string& path) {
+    std::vector<std::string> names = io::list_directory(path);
+    std::ranges::sort(names, std::greater<>());
+    for (const std::string& name : names) {
+        const std::string step = path + "/" + name;
+        if (!name.starts_with("iter_") || !is_megatron_lm(step)) continue;
+        usage_error(path,
+                    "has steps of Megatron-LM, but no latest_checkpointed_iteration.txt: give one "
+                    "of them, such as {}",
+                    step);
+    }
+}
+
+}  // namespace
+
 ModelFormat detect_format(const std::string& path) {
     if (!io::exists(path)) refuse_missing(path);
     if (!io::is_directory(path)) {
@@ -85,6 +105,7 @@ ModelFormat detect_format(const std::string& path) {
         has("pytorch_model.bin") || has("pytorch_model.bin.index.json")) {
         return hugging_face_format(path);
     }
+    refuse_without_tracker(path);
     usage_error(
         path,
         "expected a checkpoint of lm-utils or Megatron, or the directory of a Hugging Face model");
