@@ -175,6 +175,12 @@ void override_shape(ModelConfig& model, const ModelFlags& flags) {
     set(model.head_dim, flags.kv_channels);
     set(model.seq_length, flags.seq_length);
     set(model.max_positions, flags.max_positions);
+    if (flags.max_positions && model.max_positions < model.seq_length) {
+        usage_error("--max-position-embeddings",
+                    "{0} is less than --seq-length {1}: give {1} or more, or a --seq-length of at "
+                    "most {0}",
+                    model.max_positions, model.seq_length);
+    }
     if (flags.group_query_attention && model.n_groups == 0) model.n_groups = 1;
     set(model.n_groups, flags.n_groups);
     set(model.n_groups, flags.kv_heads);

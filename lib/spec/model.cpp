@@ -180,6 +180,8 @@ void resolve_sizes(ModelConfig& c) {
     if (c.ffn_hidden == 0) c.ffn_hidden = checked_mul(4, c.hidden);
     if (c.n_groups == 0) c.n_groups = c.n_heads;
     if (c.max_positions == 0) c.max_positions = c.seq_length;
+    // Without a table, the sequences that the model has seen count.
+    if (!has_table(c.position)) c.max_positions = std::max(c.max_positions, c.seq_length);
     if (c.head_dim == 0) {
         if (c.hidden % c.n_heads != 0) {
             usage_error("--num-attention-heads",

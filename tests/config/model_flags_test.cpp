@@ -424,3 +424,12 @@ TEST_CASE("a program's own option is not declared as a Megatron flag too") {
     options.parse({"--num-workers", "3"});
     CHECK(workers == 3);
 }
+
+TEST_CASE("a model without a table of positions has at least those of its sequences") {
+    config::ModelFlags flags;
+    flags.saved = model_of(tiny + " --position-embedding-type rope");
+    flags.seq_length = flags.saved->max_positions * 2;
+    CHECK(config::resolve_model(flags).max_positions == *flags.seq_length);
+    flags.max_positions = flags.saved->max_positions;
+    CHECK_THROWS_AS(config::resolve_model(flags), Error);
+}

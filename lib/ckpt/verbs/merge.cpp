@@ -179,6 +179,7 @@ void check_same_architecture(const Checkpoint& a, const Checkpoint& b) {
     for (const auto member : {&S::attention_dropout, &S::hidden_dropout, &S::init_std})
         model.*member = b.manifest().model.*member;
     model.seq_length = b.manifest().model.seq_length;
+    if (!has_table(model.position)) model.max_positions = b.manifest().model.max_positions;
     const io::OrderedJson model_a = to_json(model, true);
     const io::OrderedJson model_b = to_json(b.manifest().model, true);
     for (const auto& [key, value] : model_a.items()) {
