@@ -4,8 +4,14 @@
 #include <cstring>
 #include <new>
 #include <system_error>
+#include <utility>
+
+#include "base/fd_path.hpp"
 
 namespace lm {
+
+Error::Error(Exit code, std::string message)
+    : code_(code), message_(without_fd_paths(std::move(message))) {}
 
 void bug(const char* file, int line, std::string_view what) {
     const char* name = std::strrchr(file, '/');

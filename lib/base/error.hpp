@@ -27,7 +27,7 @@ enum class Exit : int {
 
 class Error : public std::exception {
   public:
-    Error(Exit code, std::string message) : code_(code), message_(std::move(message)) {}
+    Error(Exit code, std::string message);  // replaces each fd_path() in `message` by a name
     const char* what() const noexcept override { return message_.c_str(); }
     Exit code() const noexcept { return code_; }
 

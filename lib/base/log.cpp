@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "base/clock.hpp"
+#include "base/fd_path.hpp"
 
 namespace lm {
 namespace {
@@ -47,7 +48,8 @@ std::vector<EarlyMessage> set_first_log_copy(LogSink new_sink) {
     return std::exchange(early(), {});
 }
 
-void log_message(Severity severity, std::string_view message) {
+void log_message(Severity severity, std::string_view text) {
+    const std::string message = without_fd_paths(std::string(text));
     const std::lock_guard lock(sink_mutex);
     if (sink()) sink()(severity, message);
     // A message that the second sink itself logs goes to the first sink only.
@@ -56,7 +58,7 @@ void log_message(Severity severity, std::string_view message) {
         in_copy = false;
     }
     if (keeps_early && early().size() < most_early) {
-        early().push_back({severity, std::string(message), unix_time_s()});
+        early().push_back({severity, message, unix_time_s()});
     }
 }
 

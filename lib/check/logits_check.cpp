@@ -8,6 +8,7 @@
 #include <cstring>
 
 #include "base/error.hpp"
+#include "base/fd_path.hpp"
 #include "base/version.hpp"
 #include "check/check_tokens.hpp"
 #include "ckpt/format/index.hpp"
@@ -29,9 +30,10 @@ constexpr const char* option = "--check-python";
 
 LibraryLogits library_logits(const LibraryModel& model, std::span<const i32> tokens,
                              i64 vocabulary) {
-    const io::ProgramResult result = io::run_program(
-        {model.python, share_file("check/library_logits.py"), model.library, model.path,
-         std::to_string(vocabulary), fmt::format("{}", fmt::join(tokens, ","))});
+    const io::ProgramResult result =
+        io::run_program({model.python, share_file("check/library_logits.py"), model.library,
+                         without_fd_paths(model.path), std::to_string(vocabulary),
+                         fmt::format("{}", fmt::join(tokens, ","))});
     if (result.code == 127) {
         usage_error(option, "{} does not exist: give a Python that has {}", model.python,
                     model.library);

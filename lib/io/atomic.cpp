@@ -10,12 +10,14 @@
 #include <charconv>
 #include <cstring>
 #include <ctime>
+#include <optional>
 #include <utility>
 
 #include "base/error.hpp"
 #include "base/log.hpp"
 #include "base/machine.hpp"
 #include "io/checked.hpp"
+#include "io/directory.hpp"
 #include "io/file.hpp"
 #include "io/path.hpp"
 
@@ -232,13 +234,13 @@ struct AtomicDirectory::State {
     std::string path;
     std::string temporary;
     Overwrite overwrite = Overwrite::no;
-    bool created = false;
+    std::optional<Directory> directory;  // the temporary directory
     bool committed = false;
 
     State(std::string final_path, Overwrite mode)
         : path(without_trailing_slashes(std::move(final_path))), overwrite(mode) {}
     ~State() {
-        if (created && !committed) without_throwing([&] { remove_tree(temporary); });
+        if (directory && !committed) without_throwing([&] { remove_tree(temporary); });
     }
     State(const State&) = delete;
     State& operator=(const State&) = delete;
@@ -252,8 +254,7 @@ AtomicDirectory AtomicDirectory::create(std::string final_path, std::string_view
     state->temporary = fmt::format("{}.tmp.{}", state->path, suffix);
     refuse_existing(state->path, overwrite, true);
     remove_tree(state->temporary);
-    checked::make_directory(state->temporary);
-    state->created = true;
+    state->directory = Directory::create(state->temporary);
     return AtomicDirectory(std::move(state));
 }
 
@@ -263,7 +264,7 @@ AtomicDirectory::AtomicDirectory(AtomicDirectory&&) noexcept = default;
 AtomicDirectory& AtomicDirectory::operator=(AtomicDirectory&&) noexcept = default;
 
 const std::string& AtomicDirectory::path() const {
-    return state_->temporary;
+    return state_->directory->path();
 }
 
 const std::string& AtomicDirectory::final_path() const {
@@ -277,7 +278,8 @@ void AtomicDirectory::commit() {
     // sync_tree() syncs files before their directories, because an entry is durable only with its
     // directory. A crash before the rename leaves the temporary directory, which create() with the
     // same suffix removes.
-    sync_tree(temporary);
+    sync_tree(state_->directory->path());
+    state_->directory->check_name();
     const bool replace = state_->overwrite == Overwrite::yes && exists(path);
     // rename() cannot replace a directory that is not empty, so the two names are exchanged. At
     // every moment the final name has a complete directory. A crash after the exchange leaves the

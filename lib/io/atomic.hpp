@@ -70,13 +70,14 @@ class AtomicFile {
     std::unique_ptr<State> state_;
 };
 
-// A directory that appears whole. Files are written into path(), which is FINAL.tmp.SUFFIX.
-// commit() makes every file and directory in path() durable, renames path() to FINAL and makes that
+// A directory that appears whole. Files are written into path(), the open directory
+// FINAL.tmp.SUFFIX (io/directory.hpp).
+// commit() makes every file and directory in path() durable, renames it to FINAL and makes that
 // name durable. Without a commit() the destructor removes path(). An existing FINAL is refused or
-// replaced as for AtomicFile. To replace FINAL, commit() exchanges the names path() and FINAL in
+// replaced as for AtomicFile. To replace FINAL, commit() exchanges the two names in
 // one step where the file system supports this (local file systems do). On NFS, a crash after the
-// first of three renames leaves no FINAL, the new content as path() and the old content as
-// temporary_name(FINAL).old, which stale_temporaries() never lists.
+// first of three renames leaves no FINAL, the new content as FINAL.tmp.SUFFIX and the old content
+// as temporary_name(FINAL).old, which stale_temporaries() never lists.
 class AtomicDirectory {
   public:
     // Creates the temporary directory; removes an existing directory of that name first.
@@ -85,7 +86,7 @@ class AtomicDirectory {
     ~AtomicDirectory();
     AtomicDirectory(AtomicDirectory&&) noexcept;
     AtomicDirectory& operator=(AtomicDirectory&&) noexcept;
-    const std::string& path() const;  // the temporary directory, until commit()
+    const std::string& path() const;  // the temporary directory, for its files, until commit()
     const std::string& final_path() const;
     void commit();
 

@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "base/error.hpp"
+#include "base/fd_path.hpp"
 #include "io/atomic.hpp"
 #include "io/fault.hpp"
 #include "io/file.hpp"
@@ -131,8 +132,10 @@ void system_error(std::string_view path, std::string_view action, int error_numb
               remedy(error_number));
 }
 
-std::string final_name(std::string_view path) {
+std::string final_name(std::string_view temporary) {
     constexpr std::string_view mark = ".tmp.";
+    const std::string named = without_fd_paths(std::string(temporary));
+    std::string_view path = named;
     std::string name;
     while (!path.empty()) {
         const std::string_view part = path.substr(0, std::min(path.find('/'), path.size()));

@@ -47,6 +47,7 @@
 #include <utility>
 
 #include "base/error.hpp"
+#include "base/fd_path.hpp"
 
 namespace lm::io::fault {
 namespace {
@@ -132,8 +133,9 @@ Action count_one(std::string_view operation, std::string_view path, const Detail
     const std::lock_guard lock(s.mutex);
     if (s.recording) {
         const auto* const bytes = reinterpret_cast<const char*>(detail.bytes.data());
-        s.record.push_back({std::string(operation), std::string(path), std::string(detail.from),
-                            detail.offset, std::string(bytes, detail.bytes.size())});
+        s.record.push_back({std::string(operation), without_fd_paths(std::string(path)),
+                            without_fd_paths(std::string(detail.from)), detail.offset,
+                            std::string(bytes, detail.bytes.size())});
     }
     if (s.fault.action == Action::fail_read || s.fault.action == Action::slow) return Action::none;
     return ++s.n_operations == s.fault.at ? s.fault.action : Action::none;
@@ -157,7 +159,8 @@ Action next(std::string_view operation, std::string_view path, const Detail& det
 bool read_fails(std::string_view path) {
     std::call_once(environment_read, read_environment);
     if (!active.load(std::memory_order_relaxed)) return false;
-    if (path.starts_with("/proc/") || path.starts_with("/sys/")) return false;
+    const std::string name = without_fd_paths(std::string(path));
+    if (name.starts_with("/proc/") || name.starts_with("/sys/")) return false;
     delay();
     State& s = state();
     const std::lock_guard lock(s.mutex);

@@ -19,6 +19,7 @@
 
 #include "base/clock.hpp"
 #include "base/error.hpp"
+#include "base/fd_path.hpp"
 #include "io/checked.hpp"
 #include "io/fault.hpp"
 #include "io/mappings.hpp"
@@ -229,18 +230,6 @@ void make_directories(const std::string& path) {
     checked::fsync_path(parent);
 }
 
-void make_directories_in(const std::string& base, const std::string& relative) {
-    std::string path = base;
-    for (size_t begin = 0; begin < relative.size();) {
-        const size_t end = std::min(relative.find('/', begin), relative.size());
-        const std::string parent = path;
-        path += "/" + relative.substr(begin, end - begin);
-        checked::make_directory(path);
-        checked::fsync_path(parent);
-        begin = end + 1;
-    }
-}
-
 MappedFile MappedFile::open(const std::string& path) {
     const Fd fd = open_read(path);
     const struct stat status = status_of(fd, path);
@@ -252,7 +241,7 @@ MappedFile MappedFile::open(const std::string& path) {
     if (data == MAP_FAILED) system_error(path, "map", errno);
     file.data_ = static_cast<const std::byte*>(data);
     file.size_ = status.st_size;
-    add_mapping(data, file.size_, path);
+    add_mapping(data, file.size_, without_fd_paths(path));
     return file;
 }
 

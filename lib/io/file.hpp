@@ -59,9 +59,6 @@ std::vector<std::string> names_in(Fd directory, const std::string& path);
 // Creates a directory that the user named and its parents as needed, and makes them durable.
 // Follows links.
 void make_directories(const std::string& path);
-// Creates the directory `relative` in the existing directory `base`, and its parents in `base`, as
-// needed, and makes them durable. Refuses links below `base`.
-void make_directories_in(const std::string& base, const std::string& relative);
 
 // A read-only mapping of a whole file.
 class MappedFile {

@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "base/error.hpp"
+#include "base/fd_path.hpp"
 #include "base/hash.hpp"
 #include "base/log.hpp"
 #include "base/version.hpp"
@@ -61,7 +62,8 @@ EarlierRun read_earlier_run(const std::string& path) {
         }
         return run;
     } catch (const Error& error) {
-        std::string_view reason = std::string_view(error.what()).substr(path.size() + 2);
+        const std::string name = without_fd_paths(path);
+        std::string_view reason = std::string_view(error.what()).substr(name.size() + 2);
         reason = reason.substr(0, reason.find(": "));  // without the JSON parser's own words
         run_error(path, "corrupt ({}): give --force without --resume to start again", reason);
     }

@@ -108,7 +108,7 @@ WorkDirectory::Found WorkDirectory::claim(bool resume, bool force) {
     if (io::exists(path_) && !io::is_directory(path_))
         usage_error(path_, "exists and is not a directory: choose another --output-prefix");
     const bool existed = io::exists(path_);
-    io::checked::make_directory(path_);  // refuses a link
+    directory_ = io::Directory::create(path_);
     if (existed) refuse_foreign_files();
     make_lock(!existed);
     if (!lock_->lock() || !is_current(*lock_)) {
@@ -148,10 +148,10 @@ void WorkDirectory::make_lock(bool directory_is_new) {
 // Throws Error(usage) when the directory has files of the user. Must be called before a file is
 // created in the directory.
 void WorkDirectory::refuse_foreign_files() const {
-    const std::vector<std::string> names = io::list_directory(path_);
+    const std::vector<std::string> names = io::list_directory(directory_->path());
     if (io::exists(run_file()) && io::exists(file("lock"))) return;
     const std::string foreign =
-        io::exists(file("lock")) || names.empty() ? foreign_file_in(path_) : names[0];
+        io::exists(file("lock")) || names.empty() ? foreign_file_in(directory_->path()) : names[0];
     if (foreign.empty()) return;
     usage_error(
         path_,
@@ -164,15 +164,15 @@ void WorkDirectory::refuse_foreign_files() const {
 // and removes the other files.
 void WorkDirectory::clear() const {
     if (io::exists(run_file())) io::checked::unlink(run_file());
-    for (const std::string& name : io::list_directory(path_)) {
-        if (name != "lock" && is_own(path_, name)) io::remove_tree(file(name));
+    for (const std::string& name : io::list_directory(directory_->path())) {
+        if (name != "lock" && is_own(directory_->path(), name)) io::remove_tree(file(name));
     }
 }
 
 void WorkDirectory::remove_all() const {
     clear();
     if (io::exists(file("lock"))) io::checked::unlink(file("lock"));
-    if (const std::string foreign = foreign_file_in(path_); !foreign.empty())
+    if (const std::string foreign = foreign_file_in(directory_->path()); !foreign.empty())
         warn("{}: not removed: it contains {}, which is not a file of this program", path_,
              foreign);
     else
@@ -227,7 +227,9 @@ void WorkDirectory::publish(bool force) {
 
 void WorkDirectory::remove() noexcept {
     try {
-        if (io::exists(path_)) remove_all();
+        if (!io::exists(path_)) return;
+        if (!directory_) directory_ = io::Directory::open(path_);
+        remove_all();
     } catch (const std::exception& error) {
         warn("{}", error.what());
     }

@@ -12,10 +12,12 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "io/append_file.hpp"
+#include "io/directory.hpp"
 #include "io/json_fwd.hpp"
 
 namespace lm::preprocess {
@@ -27,7 +29,9 @@ class WorkDirectory {
 
     const std::string& path() const { return path_; }
     size_t n_keys() const { return keys_.size(); }
-    std::string file(const std::string& name) const { return path_ + "/" + name; }
+    std::string file(const std::string& name) const {
+        return (directory_ ? directory_->path() : path_) + "/" + name;
+    }
     std::string run_file() const { return file("run.json"); }
     std::string output_prefix(size_t key) const;          // PREFIX_KEY_document
     std::vector<std::string> output_prefixes() const;     // [keys]
@@ -62,6 +66,7 @@ class WorkDirectory {
     std::string output_prefix_;
     std::vector<std::string> keys_;
     std::string path_;
+    std::optional<io::Directory> directory_;  // path_, open since claim()
     std::unique_ptr<io::AppendFile> lock_;
     bool is_new_ = false;
 };

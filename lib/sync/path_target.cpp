@@ -10,6 +10,7 @@
 #include "ckpt/verbs/verify.hpp"
 #include "io/atomic.hpp"
 #include "io/checked.hpp"
+#include "io/directory.hpp"
 #include "io/file.hpp"
 #include "io/path.hpp"
 
@@ -47,8 +48,9 @@ class PathTarget final : public SyncTarget {
     }
 
     void send_file(const std::string& path, const std::string& name) override {
-        io::make_directories_in(path_, io::parent_of(name));
-        io::write_file(in(name), io::read_file(path, INT64_MAX), io::Overwrite::yes);
+        const auto directory = io::make_directories_in(path_, io::parent_of(name));
+        io::write_file(directory / io::base_name(name), io::read_file(path, INT64_MAX),
+                       io::Overwrite::yes);
     }
 
     bool has_directory(const std::string& name) override {
@@ -56,9 +58,9 @@ class PathTarget final : public SyncTarget {
     }
 
     void rename(const std::string& from, const std::string& to) override {
-        io::make_directories_in(path_, io::parent_of(to));
-        io::checked::rename(in(from), in(to));
-        io::checked::fsync_parent_of(in(to));
+        const auto directory = io::make_directories_in(path_, io::parent_of(to));
+        io::checked::rename(in(from), directory / io::base_name(to));
+        io::checked::fsync_path(directory.path());
         io::checked::fsync_path(path_);
     }
 

@@ -20,6 +20,7 @@
 #include "ckpt/verbs/copy.hpp"
 #include "ckpt/verbs/verify.hpp"
 #include "io/append_file.hpp"
+#include "io/directory.hpp"
 #include "io/file.hpp"
 #include "io/path.hpp"
 #include "sync/destination_check.hpp"
@@ -35,6 +36,7 @@ class Sync {
     Sync(const SyncRequest& request, SyncTarget& target, const std::string& state)
         : request_(request),
           target_(target),
+          state_(state),
           cache_(state + "/manifests"),
           outgoing_(fmt::format("{}/{}", state, outgoing_directory)) {}
 
@@ -185,7 +187,8 @@ class Sync {
         const ckpt::CopyPlan plan = ckpt::plan_copy(ckpt::Checkpoint::open(entry.path), true);
         const std::string path = fmt::format("{}/{}", outgoing_, ckpt::step_name(entry.step));
         io::remove_tree(outgoing_);
-        ckpt::link(plan, path);
+        ckpt::link(plan, io::make_directories_in(state_, fmt::format("{}/{}", outgoing_directory,
+                                                                     ckpt::step_name(entry.step))));
         i64 bytes = plan.n_bytes();
         for (const auto& [name, text] : plan.documents) bytes += std::ssize(text);
         return {path, ckpt::digest_of_manifest(plan.documents.back().second), bytes};
@@ -320,6 +323,7 @@ class Sync {
 
     const SyncRequest& request_;
     SyncTarget& target_;
+    std::string state_;
     std::string cache_;
     std::string outgoing_;
     std::string directory_;  // holds `latest` and the manifests of the target

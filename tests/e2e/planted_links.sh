@@ -251,6 +251,44 @@ for other in 'chmod o+w' 'chown nobody'; do
     rm -rf m u
 done
 
+# ---- races: as soon as a command has made a directory, a link to another directory takes its name
+# race NAME COMMAND...: NAME may be a pattern.
+race() {
+    local pattern=$1 thief
+    shift
+    rm -rf away
+    # shellcheck disable=SC2086
+    (
+        until name=$(compgen -G "$pattern") && mv "$name" away 2>/dev/null; do sleep 0.01; done
+        ln -s "$home" "$name"
+    ) &
+    thief=$!
+    LM_IO_FAULT=slow:50 attack "$@"
+    [ -d away ] || fail "$*: nobody has moved $pattern: $(cat err)"
+    wait $thief
+}
+fresh
+race d/global_step6.tmp.copy lm-ckpt copy c/global_step6 d
+no_link d/global_step6
+fresh
+race d/logs lm-ckpt sync c d --logs corpus.jsonl
+damaged
+race r/global_step3.tmp.copy lm-ckpt prune r --weights-only-older-than 1
+no_link r/global_step3
+damaged
+race r/abandoned-g2 lm-ckpt latest r 3
+race 's.tmp.*' lm-ckpt reshard c s --tensor-model-parallel-size 2
+race 'hf.tmp.*' lm-convert c hf --to hf-gpt2
+no_link s hf
+rm -rf s hf o.* o_*
+race o.unfinished lm-preprocess --input corpus.jsonl --output-prefix o --tokenizer-type ByteTokenizer --quiet
+rm -rf t l
+race t/global_step3.tmp.g1 lm-train "${args[@]}" --train-iters 6 --save-interval 3 --save t --load t
+no_link t/global_step3
+rm -rf t
+mkdir l
+race l/here lm-train "${args[@]}" --train-iters 6 --save-interval 3 --save t --load t --local-save l --local-save-interval 2
+
 # ---- the checks of share/cron: their probes, logs and states; slurm_faults.sh has the files of train.sbatch
 kit=$(realpath "$here/../../share/cron")
 mkdir -p tools runs

@@ -194,7 +194,7 @@ TEST_CASE("a directory appears complete at commit()") {
     {
         auto out = io::AtomicDirectory::create(dir / "step-1/", "7", Overwrite::no);
         CHECK(out.final_path() == dir / "step-1");
-        CHECK(out.path() == dir / "step-1.tmp.7");
+        CHECK(io::is_directory(dir / "step-1.tmp.7"));
         put(out.path() + "/a", "1");
         io::make_directories(out.path() + "/sub");
         io::write_file(out.path() + "/sub/b", "2", Overwrite::no);
@@ -233,6 +233,20 @@ TEST_CASE("an existing directory is refused without overwrite and exchanged with
     }
     CHECK(io::list_directory(dir / "out") == Names{"new"});
     CHECK(io::list_directory(dir.path()) == Names{"file", "out"});
+}
+
+TEST_CASE("a link that takes the name of a temporary directory is neither filled nor published") {
+    const test::TempDir dir;
+    io::make_directories(dir / "home");
+    {
+        auto out = io::AtomicDirectory::create(dir / "out", "7", Overwrite::no);
+        REQUIRE(::rename((dir / "out.tmp.7").c_str(), (dir / "away").c_str()) == 0);
+        REQUIRE(::symlink("home", (dir / "out.tmp.7").c_str()) == 0);
+        put(out.path() + "/new", "");
+        CHECK(caught([&] { out.commit(); }).says("another program"));
+    }
+    CHECK(io::list_directory(dir / "home").empty());
+    CHECK(io::list_directory(dir.path()) == Names{"away", "home"});
 }
 
 TEST_CASE("a directory that another process creates before commit() is not replaced") {

@@ -8,7 +8,9 @@
 #include <fstream>
 #include <span>
 
+#include "io/atomic.hpp"
 #include "io/checked.hpp"
+#include "io/directory.hpp"
 #include "io/file.hpp"
 #include "support/catch.hpp"
 #include "support/temp_dir.hpp"
@@ -119,6 +121,23 @@ TEST_CASE("a link in place of a directory of the toolkit is refused, also a dang
     CHECK(io::is_directory(dir / "a/b"));
     io::make_directories_in(dir / "to-home", "below");  // the user named the link
     CHECK(io::is_directory(dir / "home/below"));
+}
+
+TEST_CASE("a directory keeps its files when a link takes its name") {
+    const test::TempDir dir;
+    io::make_directories(dir / "home");
+    put_text(dir / "home/thesis", "precious");
+    const auto made = io::Directory::create(dir / "out.tmp.copy");
+    made.check_name();
+    REQUIRE(::rename((dir / "out.tmp.copy").c_str(), (dir / "away").c_str()) == 0);
+    REQUIRE(::symlink("home", (dir / "out.tmp.copy").c_str()) == 0);
+    io::write_file(made / "file", "x", io::Overwrite::no);
+    CHECK(io::list_directory(dir / "home") == std::vector<std::string>{"thesis"});
+    CHECK(io::list_directory(dir / "away") == std::vector<std::string>{"file"});
+    CHECK(caught([&] { made.check_name(); }).says(dir / "out.tmp.copy: ", "another program"));
+    CHECK(caught([&] { io::Directory::open(dir / "out.tmp.copy"); }).says("symbolic link"));
+    // Messages have the present name.
+    CHECK(caught([&] { io::read_file(made / "absent"); }).says(dir / "away/absent: "));
 }
 
 TEST_CASE("an Fd closes itself once") {

@@ -9,6 +9,7 @@
 #include "base/error.hpp"
 #include "ckpt/format/safetensors.hpp"
 #include "io/block_file.hpp"
+#include "io/directory.hpp"
 
 namespace lm::ckpt {
 namespace {
@@ -207,12 +208,13 @@ std::string place_shares(std::span<DataFile* const> shares,
     return header;
 }
 
-void write_shares(const std::string& directory, std::span<DataShare> shares) {
+void write_shares(const std::string& path, std::span<DataShare> shares) {
+    const auto directory = io::Directory::open(path);
     std::vector<io::BlockFile> files;
     bool concurrent = true;
     for (const DataShare& share : shares) {
         const DataFile& file = share.file;
-        files.push_back(io::BlockFile::create_shared(directory + "/" + file.name, file.size));
+        files.push_back(io::BlockFile::create_shared(directory / file.name, file.size));
         files.back().write(std::as_bytes(std::span(share.header)), 0);
         for (const Piece* piece : share.pieces)
             concurrent = concurrent && (!piece->read || piece->concurrent);

@@ -7,6 +7,7 @@
 #include <charconv>
 
 #include "io/checked.hpp"
+#include "io/directory.hpp"
 #include "io/file.hpp"
 
 namespace lm::ckpt {
@@ -26,19 +27,16 @@ std::string abandoned_path(const std::string& directory, i64 generation) {
     return fmt::format("{}/{}{}", directory, abandoned_prefix, generation);
 }
 
-std::string make_abandoned(const std::string& directory, i64 generation) {
-    io::make_directories_in(directory, fmt::format("{}{}", abandoned_prefix, generation));
-    return abandoned_path(directory, generation);
-}
-
 std::string set_aside(const std::string& directory, const std::string& name, i64 generation) {
     const std::string from = directory + "/" + name;
-    const std::string to = make_abandoned(directory, generation) + "/" + name;
-    std::string free = to;
-    for (int n = 2; !io::checked::rename_new(from, free); ++n) free = fmt::format("{}.{}", to, n);
-    io::checked::fsync_parent_of(free);
+    const auto to =
+        io::make_directories_in(directory, fmt::format("{}{}", abandoned_prefix, generation));
+    std::string free = name;
+    for (int n = 2; !io::checked::rename_new(from, to / free); ++n)
+        free = fmt::format("{}.{}", name, n);
+    io::checked::fsync_path(to.path());
     io::checked::fsync_parent_of(from);
-    return free;
+    return abandoned_path(directory, generation) + "/" + free;
 }
 
 std::vector<std::string> abandoned_in(const std::string& directory) {

@@ -18,11 +18,9 @@ i64 abandoned_generation(std::string_view name);  // the N of "abandoned-gN"; 0 
 
 std::string abandoned_path(const std::string& directory, i64 generation);  // DIR/abandoned-gN
 
-// Returns DIR/abandoned-gN and creates it if needed.
-std::string make_abandoned(const std::string& directory, i64 generation);
-
-// Moves `name` of `directory` into make_abandoned(directory, generation) by a durable rename, and
-// returns the new path. If that directory has the name already, the new name gets the suffix ".2",
+// Moves `name` of `directory` into abandoned_path(directory, generation), which it creates if
+// needed, by a durable rename, and returns the new path. If that directory has the name already,
+// the new name gets the suffix ".2",
 // ".3", ...
 std::string set_aside(const std::string& directory, const std::string& name, i64 generation);
 

@@ -44,7 +44,8 @@ void measure(const std::string& path, Tree& tree) {
 
 // Returns whether a running copy holds the lock in the temporary directory `path` (copy.hpp).
 bool is_locked(const std::string& path) {
-    const io::Fd fd(::open((path + "/lock").c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC));
+    const io::Fd fd(
+        ::open((path + "/lock").c_str(), O_RDONLY | O_NONBLOCK | O_NOFOLLOW | O_CLOEXEC));
     return fd.valid() && ::flock(fd.get(), LOCK_SH | LOCK_NB) != 0 && errno == EWOULDBLOCK;
 }
 

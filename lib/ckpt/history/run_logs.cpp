@@ -18,6 +18,7 @@
 #include "ckpt/history/steps.hpp"
 #include "io/atomic.hpp"
 #include "io/checked.hpp"
+#include "io/directory.hpp"
 #include "io/file.hpp"
 #include "io/json.hpp"
 #include "io/path.hpp"
@@ -170,10 +171,9 @@ bool cut_log(const RunLog& log, const LogCut& cut, const std::string& aside) {
                                  : lines_until(text, cut.iteration);
     if (kept.size() == text.size()) return false;
     // After a crash between the two writes, both the uncut log and its copy exist.
-    const std::string copy = aside + "/" + log.name;
-    io::make_directories_in(io::parent_of(aside),
-                            io::base_name(aside) + "/" + io::parent_of(log.name));
-    io::write_file(copy, text, io::Overwrite::yes);
+    const auto copies = io::make_directories_in(
+        io::parent_of(aside), io::base_name(aside) + "/" + io::parent_of(log.name));
+    io::write_file(copies / io::base_name(log.name), text, io::Overwrite::yes);
     io::write_file(log.path, kept, io::Overwrite::yes);
     return true;
 }

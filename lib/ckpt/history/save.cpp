@@ -58,6 +58,7 @@
 #include "ckpt/history/steps.hpp"
 #include "io/atomic.hpp"
 #include "io/checked.hpp"
+#include "io/directory.hpp"
 #include "io/file.hpp"
 
 namespace lm::ckpt {
@@ -106,7 +107,9 @@ void make_way(const Generation& generation, const Tip& tip, const std::string& p
 
 // Gives the temporary directory the name `path` of the step. An older step of this name gets the
 // temporary name.
-void publish(const std::string& temporary, const std::string& path) {
+void publish(const io::Directory& directory, const std::string& temporary,
+             const std::string& path) {
+    directory.check_name();
     if (io::exists(path)) {
         io::checked::exchange_directories(temporary, path);
     } else if (!io::checked::rename_new(temporary, path)) {
@@ -170,7 +173,7 @@ void append(IndexPart& part, IndexPart other) {
 
 IndexReference write_index(const std::string& temporary, const IndexPart& part) {
     const std::string text = index_text(part);
-    write_durable(temporary + "/" + index_name(part.writer), text);
+    write_durable(io::Directory::open(temporary) / index_name(part.writer), text);
     return reference_to(part, text);
 }
 
@@ -218,23 +221,24 @@ SaveResult publish_step(const Generation& generation, const Manifest& manifest,
                         std::string_view text) {
     const i64 iteration = manifest.counters.iteration;
     const std::string temporary = temporary_path(generation, iteration);
+    const auto directory = io::Directory::open(temporary);
     const std::string path = final_path(generation, iteration);
     i64 bytes = manifest.totals().bytes + static_cast<i64>(text.size());
     for (const TokenizerFile& file : manifest.tokenizer.files) {
         bytes += file.bytes;
-        if (file.text) write_durable(temporary + "/" + file.name, *file.text);
+        if (file.text) write_durable(directory / file.name, *file.text);
     }
     // All data files and index parts are durable, because their writers have called fsync(). The
     // manifest is written last, because it makes the directory a complete step.
-    write_durable(fmt::format("{}/{}", temporary, manifest_file), text);
+    write_durable(directory / std::string(manifest_file), text);
     // The content of every file is durable now. This call makes the names durable.
-    io::checked::fsync_path(temporary);
+    io::checked::fsync_path(directory.path());
     const SaveResult result{path, bytes, manifest.reference()};
     // A superseded run must stop here at the latest, because another run may load this step after
     // the rename.
     check_not_superseded(generation);
     make_way(generation, tip_of(manifest), path);
-    publish(temporary, path);
+    publish(directory, temporary, path);
     // After a crash before this line, `latest` names the previous step, which is complete, too.
     set_latest(generation.directory, tip_of(manifest));
     io::remove_tree(temporary);  // the older step, if names were exchanged

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <filesystem>
 #include <iterator>
+#include <optional>
 #include <set>
 
 #include "base/error.hpp"
@@ -16,6 +17,7 @@
 #include "io/append_file.hpp"
 #include "io/atomic.hpp"
 #include "io/checked.hpp"
+#include "io/directory.hpp"
 #include "io/file.hpp"
 #include "io/filesystem_use.hpp"
 #include "io/path.hpp"
@@ -100,14 +102,15 @@ class Copier {
         // A lock on a file in the temporary directory excludes other copies to `path_`. The lock
         // ends when this process ends, even by a kill.
         refuse_existing();
-        io::checked::make_directory(temporary_);
+        directory_ = io::Directory::create(temporary_);
         auto lock = io::AppendFile::open(in(std::string(lock_name)));
         if (!lock.lock())
             run_error(
                 temporary_,
                 "another lm-ckpt process is copying to this directory: wait until it has ended");
         refuse_existing();  // another copy may have finished before the lock
-        const CopyResult result = copy_files(plan_.source, plan_.files, temporary_, options_);
+        const CopyResult result =
+            copy_files(plan_.source, plan_.files, directory_->path(), options_);
         // The manifest is the last document, so that a directory with a manifest has all its files.
         for (const auto& [name, text] : plan_.documents) {
             io::write_file(in(name), text, io::Overwrite::yes);
@@ -115,13 +118,13 @@ class Copier {
         remove_others();
         // Every file is durable now. This call makes the names of the files durable, before the
         // rename publishes them.
-        io::checked::fsync_path(temporary_);
+        io::checked::fsync_path(directory_->path());
         publish();
         return result;
     }
 
   private:
-    std::string in(const std::string& name) const { return temporary_ + "/" + name; }
+    std::string in(const std::string& name) const { return *directory_ / name; }
 
     void refuse_existing() const {
         if (options_.replace || !io::exists(path_)) return;
@@ -135,12 +138,13 @@ class Copier {
         std::set<std::string> wanted;
         for (const DataFile& file : plan_.files) wanted.insert(file.name);
         for (const auto& [name, text] : plan_.documents) wanted.insert(name);
-        for (const std::string& name : io::list_directory(temporary_)) {
+        for (const std::string& name : io::list_directory(directory_->path())) {
             if (!wanted.contains(name)) io::remove_tree(in(name));
         }
     }
 
     void publish() const {
+        directory_->check_name();
         if (options_.replace && io::exists(path_)) {
             io::checked::exchange_directories(temporary_, path_);
         } else if (!io::checked::rename_new(temporary_, path_)) {
@@ -153,6 +157,7 @@ class Copier {
     const CopyPlan& plan_;
     const std::string& path_;
     std::string temporary_;
+    std::optional<io::Directory> directory_;  // the temporary directory
     const CopyOptions& options_;
 };
 
@@ -184,17 +189,16 @@ CopyPlan plan_copy(const Checkpoint& checkpoint, bool weights_only) {
     return plan;
 }
 
-void link(const CopyPlan& plan, const std::string& directory) {
+void link(const CopyPlan& plan, const io::Directory& directory) {
     const std::string from = std::filesystem::absolute(plan.from).string();
-    io::make_directories(directory);
     for (const DataFile& file : plan.files) {
         const std::string target = fmt::format("{}/{}", from, file.name);
         if (!std::filesystem::is_regular_file(std::filesystem::symlink_status(target)))
             run_error(target, "expected a file, not a link or a special file: use another step");
-        io::checked::symlink(target, fmt::format("{}/{}", directory, file.name));
+        io::checked::symlink(target, directory / file.name);
     }
     for (const auto& [name, text] : plan.documents) {
-        io::write_file(fmt::format("{}/{}", directory, name), text, io::Overwrite::no);
+        io::write_file(directory / name, text, io::Overwrite::no);
     }
 }
 

@@ -16,6 +16,7 @@
 #include "ckpt/format/checkpoint.hpp"
 #include "ckpt/format/index.hpp"
 #include "ckpt/verbs/copy_files.hpp"
+#include "io/directory.hpp"
 
 namespace lm::ckpt {
 
@@ -34,10 +35,10 @@ struct CopyPlan {
 // Error(failure) when a data file has both weights and optimizer state.
 CopyPlan plan_copy(const Checkpoint& checkpoint, bool weights_only);
 
-// Creates `directory`, which must not exist, with the documents of the plan and a symbolic link to
-// each data file. This directory can be read like the copy, without copying the data. lm-ckpt sync
+// Creates in the empty `directory` the documents of the plan and a symbolic link to each data
+// file. This directory can be read like the copy, without copying the data. lm-ckpt sync
 // sends it with rsync and rclone. Throws Error(failure) when a data file is itself a link.
-void link(const CopyPlan& plan, const std::string& directory);
+void link(const CopyPlan& plan, const io::Directory& directory);
 
 // Returns whether the step at `path` equals the step that the plan would create. Compares the
 // manifests, which hold the digests of all other files.

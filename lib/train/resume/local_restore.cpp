@@ -17,6 +17,7 @@
 #include "ckpt/history/steps.hpp"
 #include "ckpt/verbs/copy_files.hpp"
 #include "io/atomic.hpp"
+#include "io/directory.hpp"
 #include "io/file.hpp"
 #include "io/json.hpp"
 #include "io/lines.hpp"
@@ -59,13 +60,14 @@ i64 newest_durable(const std::string& directory, const std::vector<i64>& damaged
 class Restore {
   public:
     Restore(const config::CheckpointFlags& flags, comm::Group& world)
-        : flags_(flags), world_(world), directory_(local_directory_of_host(flags.local_save)) {}
+        : flags_(flags), world_(world) {}
 
     // Restores a step. Returns its iteration, or -1 when no step was restored. Collective.
     i64 run(const std::vector<i64>& damaged) {
         connect();
         together(world_, [&] {
-            if (leads()) check_local_directory(directory_);
+            const std::string name = local_directory_of_host(flags_.local_save);
+            if (leads() && io::exists(name)) directory_ = open_local_directory(name);
         });
         gather();
         together(world_, [&] {
@@ -103,11 +105,11 @@ class Restore {
     std::string assign();
     void publish();
     void drop();
-    std::string step_path() const { return directory_ + "/" + ckpt::step_name(choice_.step); }
+    std::string step_path() const { return *directory_ / ckpt::step_name(choice_.step); }
 
     const config::CheckpointFlags& flags_;
     comm::Group& world_;
-    std::string directory_;  // local steps of this host
+    std::optional<io::Directory> directory_;  // local steps of this host; set on its leader
     std::unique_ptr<comm::Group> node_;
     std::unique_ptr<comm::Group> leaders_;
     ckpt::Generation generation_;
@@ -125,8 +127,9 @@ class Restore {
 void Restore::gather() {
     if (!leads()) return;
     SaveReport report;
-    for (const ckpt::LocalStep& step : ckpt::local_steps_in(directory_, world_.rank())) {
-        report.text += ckpt::text_of(step);
+    if (directory_) {
+        for (const auto& step : ckpt::local_steps_in(directory_->path(), world_.rank()))
+            report.text += ckpt::text_of(step);
     }
     join_reports(*leaders_, report);
     if (world_.rank() != 0) return;
@@ -230,16 +233,15 @@ std::string Restore::copy_part(i64 part) const {
         const auto source = ckpt::Checkpoint::open(step_path(), {part, std::ssize(manifest_.index)},
                                                    manifest_text_);
         const std::string& index = manifest_.index[static_cast<size_t>(part)].file;
-        const std::string to = ckpt::temporary_path(generation_, choice_.step);
+        const auto to = io::Directory::open(ckpt::temporary_path(generation_, choice_.step));
         if (part == 0) {
             for (const ckpt::TokenizerFile& file :
                  ckpt::read_tokenizer_files(step_path(), manifest_.tokenizer.files)) {
-                io::write_file(to + "/" + file.name, *file.text, io::Overwrite::yes);
+                io::write_file(to / file.name, *file.text, io::Overwrite::yes);
             }
         }
-        ckpt::copy_files(source, source.parts()[static_cast<size_t>(part)].files, to, {});
-        io::write_file(to + "/" + index, io::read_file(step_path() + "/" + index),
-                       io::Overwrite::yes);
+        ckpt::copy_files(source, source.parts()[static_cast<size_t>(part)].files, to.path(), {});
+        io::write_file(to / index, io::read_file(step_path() + "/" + index), io::Overwrite::yes);
     } catch (const ckpt::DamageError& error) {
         problem = error.what();
         damaged = true;

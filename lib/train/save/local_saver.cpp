@@ -4,6 +4,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <filesystem>
 #include <system_error>
 
@@ -71,14 +72,17 @@ std::string local_directory_of_host(const std::string& local_save) {
     return local_save + "/" + host_name();
 }
 
-void check_local_directory(const std::string& directory) {
+io::Directory open_local_directory(const std::string& name) {
+    auto directory = io::Directory::open(name);
     struct stat status {};
-    if (::lstat(directory.c_str(), &status) != 0) return;
+    if (::stat(directory.path().c_str(), &status) != 0)
+        io::system_error(name, "get the status", errno);
     if (status.st_uid != ::geteuid() || (status.st_mode & S_IWOTH) != 0) {
-        run_error(directory,
+        run_error(name,
                   "--local-save: other users can change its steps: remove it, or give another "
                   "directory");
     }
+    return directory;
 }
 
 std::unique_ptr<LocalSaver> LocalSaver::open(comm::Group& world, NodeFiles& files,
@@ -91,6 +95,7 @@ std::unique_ptr<LocalSaver> LocalSaver::open(comm::Group& world, NodeFiles& file
     together(world, [&] {
         if (files.leads()) saver->prepare_directory(loaded);
     });
+    together(world, [&] { saver->directory_ = open_local_directory(saver->name_); });
     saver->share(tokenizer);
     saver->partner_ = PartnerCopy::connect(world, files);
     if (files.n_nodes() == 1 && world.rank() == 0) {
@@ -115,13 +120,13 @@ void LocalSaver::share(const std::vector<ckpt::TokenizerFile>& tokenizer) {
 }
 
 void LocalSaver::prepare_directory(const std::optional<ckpt::Tip>& loaded) const {
-    io::make_directories(io::parent_of(directory_));
-    io::checked::make_directory(directory_);  // refuses a link
-    io::checked::fsync_parent_of(directory_);
-    check_local_directory(directory_);
-    claim_local_directory(directory_, generation_.directory);
-    for (const std::string& name : io::list_directory(directory_)) {
-        const std::string path = directory_ + "/" + name;
+    io::make_directories(io::parent_of(name_));
+    io::checked::make_directory(name_);  // refuses a link
+    io::checked::fsync_parent_of(name_);
+    const io::Directory directory = open_local_directory(name_);
+    claim_local_directory(directory.path(), generation_.directory);
+    for (const std::string& name : io::list_directory(directory.path())) {
+        const std::string path = directory / name;
         if (ckpt::is_leftover(name) && name.find(ckpt::temporary_mark) != name.npos)
             io::remove_tree(path);
         if (ckpt::step_from_name(name) < 0) continue;
@@ -137,7 +142,7 @@ void LocalSaver::prepare_directory(const std::optional<ckpt::Tip>& loaded) const
 }
 
 std::string LocalSaver::final_path() const {
-    return directory_ + "/" + ckpt::step_name(iteration_);
+    return *directory_ / ckpt::step_name(iteration_);
 }
 
 std::string LocalSaver::temporary() const {
@@ -178,8 +183,8 @@ void LocalSaver::begin() {
         i64 bytes = files_.node_bytes() + partner_->incoming_bytes();
         for (const ckpt::TokenizerFile& file : tokenizer_) bytes += file.bytes;
         const RoomNeed need{bytes, max_files};
-        if (!has_room(directory_, need)) make_room();
-        check_room(directory_, need);
+        if (!has_room(directory_->path(), need)) make_room();
+        check_room(directory_->path(), need);
         io::remove_tree(temporary());
         io::checked::make_directory(temporary());
     });
@@ -233,11 +238,11 @@ void LocalSaver::abandon() const noexcept {
 // Frees space for the step of iteration_. Removes all steps of this host except the newest step
 // before iteration_.
 void LocalSaver::make_room() const {
-    for (const i64 step : ckpt::steps_in(directory_)) {
+    for (const i64 step : ckpt::steps_in(directory_->path())) {
         if (step < iteration_) continue;
         // An earlier save has not removed this step, because its manifest cannot be read or because
         // the run was rolled back to an earlier step.
-        const std::string path = directory_ + "/" + ckpt::step_name(step);
+        const std::string path = *directory_ / ckpt::step_name(step);
         note(
             "{}: removed to free space, although it is not older than step {}, which is being "
             "saved (the run was rolled back, or the manifest cannot be read)",
@@ -250,10 +255,10 @@ void LocalSaver::make_room() const {
 // Removes the local steps of this host before iteration `before`, except the newest `n_kept`.
 void LocalSaver::remove_older(i64 before, size_t n_kept) const {
     try {
-        std::vector<i64> steps = ckpt::steps_in(directory_);
+        std::vector<i64> steps = ckpt::steps_in(directory_->path());
         std::erase_if(steps, [before](i64 step) { return step >= before; });
         for (size_t at = 0; at + n_kept < steps.size(); ++at) {
-            io::remove_tree(directory_ + "/" + ckpt::step_name(steps[at]));
+            io::remove_tree(*directory_ / ckpt::step_name(steps[at]));
         }
     } catch (const Error& error) {
         warn("--local-save: {}", error.what());

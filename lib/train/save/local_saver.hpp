@@ -13,6 +13,7 @@
 #include "base/error.hpp"
 #include "ckpt/history/save.hpp"
 #include "comm/group.hpp"
+#include "io/directory.hpp"
 #include "train/save/node_files.hpp"
 #include "train/save/partner_copy.hpp"
 
@@ -20,10 +21,10 @@ namespace lm::train {
 
 // Returns the directory of this host in the directory of --local-save.
 std::string local_directory_of_host(const std::string& local_save);
-// Throws Error(failure) when other users own `directory`, a local directory of a host, or can write
-// there. In /dev/shm every user can make a directory of this name, with steps that a run would
-// load.
-void check_local_directory(const std::string& directory);
+// Opens the local directory `name` of a host. Throws Error(failure) when other users own it or can
+// write there. In /dev/shm every user can make a directory of this name, with steps that a run
+// would load.
+io::Directory open_local_directory(const std::string& name);
 
 class LocalSaver {
   public:
@@ -45,12 +46,11 @@ class LocalSaver {
     bool save(const ckpt::SaveInfo& info, const std::vector<ckpt::Piece>& pieces);
 
   private:
-    LocalSaver(comm::Group& world, NodeFiles& files, ckpt::Generation generation,
-               std::string directory)
+    LocalSaver(comm::Group& world, NodeFiles& files, ckpt::Generation generation, std::string name)
         : world_(world),
           files_(files),
           generation_(std::move(generation)),
-          directory_(std::move(directory)) {}
+          name_(std::move(name)) {}
     std::string final_path() const;
     std::string temporary() const;
     void prepare_directory(const std::optional<ckpt::Tip>& loaded) const;
@@ -65,7 +65,8 @@ class LocalSaver {
     comm::Group& world_;
     NodeFiles& files_;
     ckpt::Generation generation_;
-    std::string directory_;  // directory of this host
+    std::string name_;                        // directory of this host
+    std::optional<io::Directory> directory_;  // the same, open
     std::unique_ptr<PartnerCopy> partner_;
     std::vector<ckpt::TokenizerFile> tokenizer_;  // on the leaders of hosts
     i64 iteration_ = 0;
