@@ -9,6 +9,7 @@
 #include "base/error.hpp"
 #include "base/log.hpp"
 #include "data/indexed/indexed_writer.hpp"
+#include "io/atomic.hpp"
 #include "io/checked.hpp"
 #include "io/file.hpp"
 
@@ -47,7 +48,7 @@ bool is_of_part(std::string_view name) {
 
 // Returns whether `name` is one of the files that are first written under a temporary name.
 bool is_of_whole(std::string_view name) {
-    name = name.substr(0, name.find(".tmp."));
+    if (io::is_temporary_name(name)) name = name.substr(0, name.find(".tmp."));
     if (name == "run.json" || name == "complete") return true;
     return consume(name, "key-") && consume_number(name, 1) &&
            (name == ".bin" || name == ".idx" || name == ".json");

@@ -23,12 +23,17 @@ TEST_CASE("a left-over has a name that a program of the toolkit gives") {
     for (const char* name :
          {"global_step7.tmp.g3", "global_step7.tmp.copy", "global_step7.tmp.sync",
           "global_step7.tmp.removed", "abandoned-g2.tmp.removed", "latest.tmp.n1.7",
-          "fence.json.tmp.n1.7.2", "global_step7.tmp.n1.7.old"})
+          "fence.json.tmp.n1.7.2", "global_step7.tmp.n1.7.old", "global_step7.tmp.n1.7",
+          "starts-without-step.json.tmp.n1.7", "refused-iterations.json.tmp.n1.7",
+          "pending-evaluation.json.tmp.n1.7", "durable-directory.tmp.n1.7",
+          "rendezvous.tmp.00ff00ff00ff00ff"})
         CHECK(is_leftover(name));
     for (const char* name :
          {"global_step7", "results.tmp.final.csv", "notes.tmp.old", "notes.tmp.removed",
           "notes.tmp.copy", "global_step7.tmp.", "global_step7.tmp.g", "global_step7.tmp.g3.bak",
-          "global_step07.tmp.copy", "abandoned-g2.tmp.copy"})
+          "global_step07.tmp.copy", "abandoned-g2.tmp.copy", "thesis.tmp.draft.2",
+          "latest.bak.tmp.n1.7", "latest.tmp.draft", "abandoned-g2.tmp.n1.7", "rendezvous.tmp.7",
+          "rendezvous.tmp.n1.7", "fence.json.tmp.n1.07"})
         CHECK_FALSE(is_leftover(name));
 }
 

@@ -6,11 +6,13 @@
 #include <sys/stat.h>
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
 
 #include "base/clock.hpp"
 #include "base/error.hpp"
 #include "ckpt/history/abandon.hpp"
+#include "ckpt/history/generation.hpp"
 #include "ckpt/history/steps.hpp"
 #include "io/atomic.hpp"
 #include "io/file.hpp"
@@ -42,6 +44,27 @@ void measure(const std::string& path, Tree& tree) {
     for (const std::string& name : names) measure(path + "/" + name, tree);
 }
 
+// Returns whether this toolkit writes a file of this name in a directory of steps through a
+// temporary. Users have files such as thesis.tmp.draft.2, so the names around ".tmp." do not
+// suffice.
+bool is_written(std::string_view name) {
+    constexpr std::array<std::string_view, 6> files{latest_file,
+                                                    fence_file,
+                                                    "durable-directory",
+                                                    "pending-evaluation.json",
+                                                    "refused-iterations.json",
+                                                    "starts-without-step.json"};
+    return step_from_name(name) >= 0 || std::ranges::find(files, name) != files.end();
+}
+
+// Returns whether `name` is that of a token of ranks that meet (comm/join/join.cpp).
+bool is_meeting(std::string_view name) {
+    constexpr std::string_view prefix = "rendezvous.tmp.";
+    constexpr size_t n_digits = 16;
+    return name.starts_with(prefix) && name.size() == prefix.size() + n_digits &&
+           name.find_first_not_of("0123456789abcdef", prefix.size()) == name.npos;
+}
+
 // Returns whether a running copy holds the lock in the temporary directory `path` (copy.hpp).
 bool is_locked(const std::string& path) {
     const io::Fd fd(
@@ -61,7 +84,7 @@ bool is_leftover(std::string_view name) {
         io::all_digits(tail.substr(temporary_mark.size())))
         return true;
     if (tail == removal_mark) return is_step || abandoned_generation(name.substr(0, at)) > 0;
-    return io::is_temporary_name(name);
+    return is_meeting(name) || (is_written(name.substr(0, at)) && io::is_temporary_name(name));
 }
 
 std::vector<Leftover> leftovers_in(const std::string& directory) {

@@ -18,8 +18,9 @@ struct Leftover {
     bool in_use = false;  // a running copy holds the lock in this directory
 };
 
-// Returns whether a program of this toolkit gives a temporary file or directory this name: the
-// marks of steps.hpp after the name of a step, or the names of io::temporary_name().
+// Returns whether a program of this toolkit gives a temporary file or directory in a directory of
+// steps this name: the marks of steps.hpp after the name of a step, io::temporary_name() of a step
+// or of a file that the toolkit writes there, or the token of a start.
 bool is_leftover(std::string_view name);
 
 // Returns the left-overs of `directory`, sorted by name.
