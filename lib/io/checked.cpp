@@ -9,7 +9,9 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
+#include <climits>
 #include <cstdio>
 #include <system_error>
 #include <vector>
@@ -198,20 +200,59 @@ int create(const std::string& path, int flags, unsigned mode) {
     output_error(path, "create", errno);
 }
 
-int append_to(const std::string& path) {
-    // O_NONBLOCK: open() of a FIFO does not wait for a reader. The writes do.
-    const int fd = faulted("create", path) ? -1 : retried([&] {
-        return ::open(path.c_str(), O_CREAT | O_CLOEXEC | O_WRONLY | O_APPEND | O_NONBLOCK, 0666);
-    });
-    if (fd >= 0) {
-        ::fcntl(fd, F_SETFL, O_APPEND);
-        return fd;
-    }
+namespace {
+
+// Returns the target of a link. Throws for a link of another user, which may lead to a file of this
+// user: in shared directories the kernel follows such a link only if fs.protected_symlinks is 0.
+std::string target_of_own_link(const std::string& path) {
+    const Fd link(::open(path.c_str(), O_PATH | O_NOFOLLOW | O_CLOEXEC));
     struct stat status {};
-    if (errno == ENXIO && ::stat(path.c_str(), &status) == 0 && S_ISFIFO(status.st_mode))
-        run_error(path, "is a FIFO that no program reads: start the reader first, or give a file");
-    if (errno == ENOENT) no_parent(path, "create");
-    output_error(path, "create", errno);
+    if (!link.valid() || ::fstat(link.get(), &status) != 0)
+        system_error(path, "get the status", errno);
+    if (status.st_uid != ::geteuid() && status.st_uid != 0)
+        usage_error(path, "is a symbolic link of another user: remove it, or choose another name");
+    std::array<char, PATH_MAX> text{};
+    const ssize_t n = ::readlinkat(link.get(), "", text.data(), text.size());
+    if (n < 0) system_error(path, "read the link", errno);
+    std::string target(text.data(), static_cast<size_t>(n));
+    return target.starts_with('/') ? target : parent_of(path) + "/" + target;
+}
+
+// Opens `path` to append to it. Sets `is_descriptor` for a descriptor of this process, such as
+// /dev/stderr, which is a link to a link in /proc.
+int open_to_append(const std::string& path, bool& is_descriptor) {
+    constexpr int most_links = 40;  // as in the kernel
+    std::string at = path;
+    for (int n = 0; n < most_links; ++n) {
+        is_descriptor = at.starts_with("/proc/");
+        // O_NONBLOCK: open() of a FIFO does not wait for a reader.
+        const int flags = O_CREAT | O_CLOEXEC | O_WRONLY | O_APPEND | O_NONBLOCK |
+                          (is_descriptor ? 0 : O_NOFOLLOW);
+        const int fd = retried([&] { return ::open(at.c_str(), flags, 0666); });
+        if (fd >= 0 || errno != ELOOP) return fd;
+        at = target_of_own_link(at);
+    }
+    errno = ELOOP;
+    return -1;
+}
+
+}  // namespace
+
+int append_to(const std::string& path) {
+    bool is_descriptor = false;
+    Fd fd(faulted("create", path) ? -1 : open_to_append(path, is_descriptor));
+    const int error = fd.valid() ? 0 : errno;
+    struct stat status {};
+    const bool known =
+        (fd.valid() ? ::fstat(fd.get(), &status) : ::stat(path.c_str(), &status)) == 0;
+    if (known && !S_ISREG(status.st_mode) && !S_ISCHR(status.st_mode) && !is_descriptor)
+        usage_error(path, "is a {}, expected a regular file", kind_of(status.st_mode));
+    if (fd.valid()) {
+        ::fcntl(fd.get(), F_SETFL, O_APPEND);
+        return fd.release();
+    }
+    if (error == ENOENT) no_parent(path, "create");
+    output_error(path, "create", error);
 }
 
 namespace {

@@ -34,8 +34,10 @@ int open_regular(const std::string& path, int flags, unsigned mode = 0666);
 // `flags` contains O_EXCL. A new file gets the permissions `mode`, without those that the umask
 // denies.
 int create(const std::string& path, int flags, unsigned mode = 0666);
-// Opens `path`, a name that the user gave, to append to it; creates the file if needed. Follows
-// links, and opens pipes and devices, such as /dev/stderr. Throws for a FIFO that no program reads.
+// Opens `path`, a name that the user gave, to append to it; creates the file if needed. Follows a
+// link of this user or of root, and opens character devices and open descriptors such as
+// /dev/stderr. Throws Error(usage) for a link of another user, and for a FIFO, whose reader could
+// stop the program.
 int append_to(const std::string& path);
 // Writes all `bytes` at `offset`, or to a pipe, which has none.
 void write_at(int fd, const std::string& path, std::span<const std::byte> bytes, i64 offset);

@@ -251,6 +251,21 @@ for other in 'chmod o+w' 'chown nobody'; do
     rm -rf m u
 done
 
+# A log is also the user's own link, but not one that another user has planted.
+for flag in --log-file --log-json; do
+    rm -f own.log log
+    ln -s own.log log
+    expect 0 '' lm-train "${args[@]}" --train-iters 1 $flag log
+    [ -s own.log ] || fail "$flag: no line behind a link"
+    [ "$(id -u)" = 0 ] || continue
+    for target in precious absent; do
+        ln -sfn "$home/$target" log
+        chown -h nobody log
+        refused 'log: .*symbolic link' lm-train "${args[@]}" --train-iters 1 $flag log
+        [ ! -e home/absent ] || fail "$flag: a file was created outside"
+    done
+done
+
 # ---- races: as soon as a command has made a directory, a link to another directory takes its name
 # race NAME COMMAND...: NAME may be a pattern.
 race() {

@@ -67,6 +67,17 @@ for kind in FIFO 'character device' 'too large'; do
     ends "status: .*$kind" lm-train "${args[@]}" --status-file status
 done
 
+# A log is a file, a device or a descriptor: the reader of a FIFO could stop the training.
+mkfifo stalled
+sleep 1000 <>stalled &
+for flag in --log-file --log-json; do
+    expect 2 'stalled: .*FIFO' timeout 60 lm-train "${args[@]}" $flag stalled
+    expect 2 'stalled: .*FIFO' timeout 60 lm-train "${args[@]}" $flag stalled --dry-run
+    expect 0 '' lm-train "${args[@]}" $flag /dev/null
+    lm-train "${args[@]}" $flag /dev/stderr 2>&1 >/dev/null | cat >err
+    grep -q 'iteration' err || fail "$flag /dev/stderr: $(cat err)"
+done
+
 # A FIFO as the input is legitimate: with a writer it is read.
 mkfifo in
 cat corpus.jsonl >in &

@@ -80,15 +80,51 @@ TEST_CASE("a file of another kind is refused at once, by its kind") {
               }).says(dir / "link: ", "symbolic link"));
         CHECK(caught([&] { io::checked::create(dir.path(), flags); }).says("is a directory"));
     }
-    const io::Fd given(io::checked::append_to(dir / "link"));
-    CHECK(given.valid());
-    CHECK(caught([&] { io::checked::append_to(dir / "fifo"); }).says(dir / "fifo: ", "FIFO"));
-    const io::Fd reader(::open((dir / "fifo").c_str(), O_RDONLY | O_NONBLOCK));
-    const io::Fd writer(io::checked::append_to(dir / "fifo"));
-    CHECK((::fcntl(writer.get(), F_GETFL) & O_NONBLOCK) == 0);
-    io::checked::write_at(writer.get(), dir / "fifo", std::as_bytes(std::span("line", 4)), 0);
+}
+
+TEST_CASE("a log is a file, a device or a descriptor, also behind a link of this user") {
+    const test::TempDir dir;
+    put_text(dir / "file", "x");
+    REQUIRE(::mkfifo((dir / "fifo").c_str(), 0600) == 0);
+    const auto link = [&](const std::string& target, const std::string& name) {
+        REQUIRE(::symlink(target.c_str(), (dir / name).c_str()) == 0);
+        return dir / name;
+    };
+    const auto append = [](const std::string& path) {
+        const io::Fd fd(io::checked::append_to(path));
+        CHECK((::fcntl(fd.get(), F_GETFL) & O_NONBLOCK) == 0);
+        io::checked::write_at(fd.get(), path, std::as_bytes(std::span("y", 1)), 0);
+    };
+    append(link("file", "link"));
+    append(link("link", "second"));
+    append(link(dir / "new", "dangling"));
+    CHECK(io::read_file(dir / "file") == "xyy");
+    CHECK(io::read_file(dir / "new") == "y");
+    append("/dev/null");
+    int ends[2];
+    REQUIRE(::pipe2(ends, O_CLOEXEC) == 0);
+    const io::Fd out(ends[0]), in(ends[1]);
+    append(link("/proc/self/fd/" + std::to_string(in.get()), "stderr"));  // as /dev/stderr
     char text[8];
-    CHECK(::read(reader.get(), text, sizeof text) == 4);
+    CHECK(::read(out.get(), text, sizeof text) == 1);
+
+    const auto refused = [&](const std::string& path, const char* kind) {
+        const test::Caught error = caught([&] { io::checked::append_to(path); });
+        CHECK(error.code == Exit::usage);
+        CHECK(error.says(path + ": ", kind));
+    };
+    refused(dir / "fifo", "FIFO");
+    const io::Fd reader(::open((dir / "fifo").c_str(), O_RDONLY | O_NONBLOCK));
+    refused(dir / "fifo", "FIFO");
+    refused(dir.path(), "directory");
+    const std::string cycle = link("cycle", "cycle");
+    CHECK(caught([&] { io::checked::append_to(cycle); }).says(cycle + ": "));
+    if (::geteuid() != 0) return;
+    constexpr uid_t other = 65534;
+    REQUIRE(::lchown((dir / "link").c_str(), other, other) == 0);
+    refused(dir / "link", "another user");
+    CHECK(caught([&] { io::checked::append_to(dir / "second"); }).says("link: ", "another user"));
+    CHECK(io::read_file(dir / "file") == "xyy");
 }
 
 TEST_CASE("a document has a limit of its size") {

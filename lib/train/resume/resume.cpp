@@ -18,6 +18,7 @@
 #include "ckpt/format/model_json.hpp"
 #include "ckpt/history/steps.hpp"
 #include "config/rank_counts.hpp"
+#include "io/checked.hpp"
 #include "io/file.hpp"
 #include "io/json.hpp"
 #include "io/output_place.hpp"
@@ -249,15 +250,17 @@ void check_writable(const config::CheckpointFlags& checkpoints,
     check("--log-file", logging.file, false);
     check("--log-json", logging.json, false);
     check("--status-file", logging.status_file, false);
+    std::error_code ignored;
+    for (const std::string& path : {logging.file, logging.json}) {
+        if (std::filesystem::exists(path, ignored)) (void)io::Fd(io::checked::append_to(path));
+    }
     // Directories that the run creates in --save. A link would lead out of it.
     for (const char* name : {"autotune", "flight-recorder"}) {
         const std::string path = fmt::format("{}/{}", checkpoints.save, name);
-        std::error_code ignored;
         if (!checkpoints.save.empty() && std::filesystem::is_symlink(path, ignored))
             run_error(path, "is a symbolic link, expected a directory: remove it");
     }
     // Each write replaces the file, and its last content is read at the end.
-    std::error_code ignored;
     if (!logging.status_file.empty() && std::filesystem::exists(logging.status_file, ignored))
         (void)io::open_read(logging.status_file);
 }
