@@ -62,7 +62,7 @@ int set(const Args& args, const std::string& directory) {
     const std::string path = directory + "/" + ckpt::step_name(step);
     if (!io::exists(path)) usage_error(path, "does not exist: see lm-ckpt ls {}", directory);
     if (!args.no_verify) require_good(path, args.quiet);
-    ckpt::logs_matching(args.logs);  // throws for an invalid pattern, before any change
+    ckpt::check_patterns(args.logs);  // before any change
     const ckpt::Rollback rollback = ckpt::roll_back(directory, step);
     const std::string aside = ckpt::abandoned_path(directory, rollback.generation.number);
     for (const std::string& later : rollback.set_aside) {

@@ -77,7 +77,7 @@ int run(const Args& args) {
     if (args.bwlimit) check_at_least("--bwlimit", args.bwlimit->value, 1);
     const std::string source = directory_of_steps(args.source);
     if (!has_step(source)) note("{}: the run has not saved a step yet", source);
-    ckpt::logs_matching(args.logs);  // throws for an invalid pattern, before the first copy
+    ckpt::check_patterns(args.logs);  // before the first copy
     const Stopwatch watch;
     SyncProgress progress(args.quiet);
     const auto report = sync::sync(

@@ -218,10 +218,11 @@ std::string target_of_own_link(const std::string& path) {
     return target.starts_with('/') ? target : parent_of(path) + "/" + target;
 }
 
+constexpr int most_links = 40;  // as in the kernel
+
 // Opens `path` to append to it. Sets `is_descriptor` for a descriptor of this process, such as
 // /dev/stderr, which is a link to a link in /proc.
 int open_to_append(const std::string& path, bool& is_descriptor) {
-    constexpr int most_links = 40;  // as in the kernel
     std::string at = path;
     for (int n = 0; n < most_links; ++n) {
         is_descriptor = at.starts_with("/proc/");
@@ -253,6 +254,16 @@ int append_to(const std::string& path) {
     }
     if (error == ENOENT) no_parent(path, "create");
     output_error(path, "create", error);
+}
+
+std::string target_of_own_links(const std::string& path) {
+    std::string at = path;
+    struct stat status {};
+    for (int n = 0; ::lstat(at.c_str(), &status) == 0 && S_ISLNK(status.st_mode); ++n) {
+        if (n == most_links) system_error(path, "open", ELOOP);
+        at = target_of_own_link(at);
+    }
+    return at;
 }
 
 namespace {

@@ -39,6 +39,9 @@ int create(const std::string& path, int flags, unsigned mode = 0666);
 // /dev/stderr. Throws Error(usage) for a link of another user, and for a FIFO, whose reader could
 // stop the program.
 int append_to(const std::string& path);
+// Returns `path`, or the file that it leads to when it is a link of this user or of root. Throws
+// Error(usage) for a link of another user.
+std::string target_of_own_links(const std::string& path);
 // Writes all `bytes` at `offset`, or to a pipe, which has none.
 void write_at(int fd, const std::string& path, std::span<const std::byte> bytes, i64 offset);
 // Writes to an `fd` opened with O_DIRECT; memory, size and offset are multiples of 4096. Returns

@@ -90,9 +90,9 @@ namespace {
 
 }  // namespace
 
-Fd open_read(const std::string& path) {
+Fd open_read(const std::string& path, Links links) {
     if (fault::read_fails(path)) system_error(path, "open", fault::error_number());
-    Fd fd(checked::open_regular(path, O_RDONLY));
+    Fd fd(checked::open_regular(path, O_RDONLY | (links == Links::refuse ? O_NOFOLLOW : 0)));
     if (!fd.valid()) read_error(path, "open");
     return fd;
 }
@@ -162,8 +162,8 @@ void wait_for_writer(const std::string& path) {
 
 }  // namespace
 
-std::string read_file(const std::string& path, i64 limit) {
-    return read_all_in_memory(open_read(path), path, limit);
+std::string read_file(const std::string& path, i64 limit, Links links) {
+    return read_all_in_memory(open_read(path, links), path, limit);
 }
 
 std::string read_input(const std::string& path) {

@@ -30,9 +30,11 @@ class Fd {
     int fd_ = -1;
 };
 
+enum class Links { follow, refuse };  // for the last component of a path
+
 // Opens a regular file for reading. Throws for a FIFO, socket, device or directory in its place,
 // naming its kind, and never waits for the other end of a FIFO.
-Fd open_read(const std::string& path);
+Fd open_read(const std::string& path, Links links = Links::follow);
 // Opens an input that the user named, which may also be a pipe or a device. Does not wait for the
 // writer of a FIFO; until a writer has opened it, poll(2) waits, but read(2) returns 0.
 Fd open_input(const std::string& path);
@@ -43,7 +45,8 @@ constexpr i64 max_document_bytes = i64{1} << 30;
 
 // Returns the whole content of a regular file, also of a file under /proc. Throws for a file with
 // more than `limit` bytes.
-std::string read_file(const std::string& path, i64 limit = max_document_bytes);
+std::string read_file(const std::string& path, i64 limit = max_document_bytes,
+                      Links links = Links::follow);
 // Returns the whole content of an input that the user named, which may also be a pipe. Throws for a
 // FIFO that no process opens for writing within 10 seconds.
 std::string read_input(const std::string& path);

@@ -49,8 +49,8 @@ class PathTarget final : public SyncTarget {
 
     void send_file(const std::string& path, const std::string& name) override {
         const auto directory = io::make_directories_in(path_, io::parent_of(name));
-        io::write_file(directory / io::base_name(name), io::read_file(path, INT64_MAX),
-                       io::Overwrite::yes);
+        io::write_file(directory / io::base_name(name),
+                       io::read_file(path, INT64_MAX, io::Links::refuse), io::Overwrite::yes);
     }
 
     bool has_directory(const std::string& name) override {

@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "ckpt/history/run_logs.hpp"
 
+#include <unistd.h>
+
+#include <filesystem>
 #include <set>
 
 #include "metrics/event_file.hpp"
@@ -76,6 +79,34 @@ TEST_CASE("logs of the same name in different directories have different names")
     const std::string path = run.path().substr(1);
     CHECK(names(logs_matching({run / "*/*.log"})) ==
           std::set<std::string>{path + "/a/x.log", path + "/b/x.log", "y.log"});
+}
+
+TEST_CASE("a link of the user stands for its target, and links below a directory are skipped") {
+    const RunDirectory run;
+    for (const char* name : {"real.log", "more/z.log"}) run.write(name, "{\"iteration\": 9}\n");
+    const auto link = [&](const char* target, const char* name) {
+        REQUIRE(::symlink(target, (run / name).c_str()) == 0);
+    };
+    link("real.log", "own.out");
+    link("more", "also");
+    CHECK(names(logs_below(run.path())) == std::set<std::string>{"real.log", "more/z.log"});
+    const std::vector<RunLog> own = logs_matching({run / "own.out"});
+    REQUIRE(own.size() == 1);
+    CHECK(own[0].name == "own.out");
+    CHECK(std::filesystem::equivalent(own[0].path, run / "real.log"));
+    CHECK(names(logs_matching({run / "also/"})) == std::set<std::string>{"also/z.log"});
+    // A link that takes the place of a log meanwhile is not followed.
+    CHECK_THAT(test::error_of(
+                   [&] {
+                       cut_log({run / "own.out", "own.out"}, {}, run / "abandoned-g2");
+                   },
+                   Exit::failure),
+               ContainsSubstring("own.out: is a symbolic link"));
+    if (::geteuid() != 0) return;
+    constexpr uid_t other = 65534;
+    for (const char* name : {"own.out", "also"})
+        REQUIRE(::lchown((run / name).c_str(), other, other) == 0);
+    CHECK(logs_matching({run / "own.out", run / "also"}).empty());
 }
 
 TEST_CASE("a text log is cut before the first line of a later iteration") {

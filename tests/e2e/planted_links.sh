@@ -266,6 +266,30 @@ for flag in --log-file --log-json; do
     done
 done
 
+# So is a log of lm-ckpt sync and latest. Links below a directory are no logs of it.
+echo '{"iteration": 9}' >own.log
+ln -sfn own.log mine.log
+fresh
+expect 0 '' lm-ckpt sync c d --logs mine.log
+cmp own.log d/logs/mine.log || fail "sync --logs: not the log behind the link"
+rm -rf r
+cp -r c r
+ln -s ../own.log r/x.log
+expect 0 '' lm-ckpt latest r 3
+[ -L r/x.log ] || fail "latest: a link below the directory was replaced"
+[ -s own.log ] || fail "latest: the target of a link below the directory was cut"
+expect 0 '' lm-ckpt latest r 3 --logs mine.log
+[ -L mine.log ] || fail "latest: the link was replaced"
+[ ! -s own.log ] || fail "latest: the target of the link was not cut"
+if [ "$(id -u)" = 0 ]; then
+    fresh
+    ln -sfn "$home/precious" theirs.log
+    chown -h nobody theirs.log
+    echo line >own.log
+    refused 'theirs.log: .*symbolic link' lm-ckpt sync c d --logs '*.log'
+    [ "$(cd d/logs && echo *)" = 'mine.log own.log' ] || fail "sync --logs: $(ls d/logs)"
+fi
+
 # ---- races: as soon as a command has made a directory, a link to another directory takes its name
 # race NAME COMMAND...: NAME may be a pattern.
 race() {

@@ -14,6 +14,7 @@
 #include <system_error>
 
 #include "base/error.hpp"
+#include "base/log.hpp"
 #include "ckpt/history/abandon.hpp"
 #include "ckpt/history/steps.hpp"
 #include "io/atomic.hpp"
@@ -48,12 +49,11 @@ void add_below(const std::string& directory, const std::string& prefix,
                          name.find(".tmp.") != name.npos;
         if (own) continue;
         const std::string path = directory + "/" + name;
-        // Skips a link to a directory: its files are not files of `directory`, and links may form a
-        // cycle.
+        // Skips links: their targets are not files of `directory`, and links may form a cycle.
         std::error_code ignored;
-        const bool link = std::filesystem::is_symlink(path, ignored);
+        if (std::filesystem::is_symlink(path, ignored)) continue;
         if (io::is_directory(path)) {
-            if (!link) add_below(path, prefix + name + "/", found);
+            add_below(path, prefix + name + "/", found);
         } else if (is_log(name)) {
             found.push_back({path, prefix + name});
         }
@@ -69,6 +69,28 @@ void separate_names(std::vector<RunLog>& logs) {
         if (n_logs[log.name] < 2) continue;
         const auto path = std::filesystem::absolute(log.path).lexically_normal();
         log.name = path.relative_path().string();
+    }
+}
+
+std::vector<std::string> matches_of(const std::string& pattern) {
+    glob_t matches{};
+    const int code = ::glob(pattern.c_str(), 0, nullptr, &matches);
+    std::vector<std::string> paths(matches.gl_pathv, matches.gl_pathv + matches.gl_pathc);
+    ::globfree(&matches);
+    if (code != 0) usage_error("--logs", "{}: matches no file: check the pattern", pattern);
+    return paths;
+}
+
+// Adds the log `path`, or the logs below this directory. Follows a link of the user; another user
+// may have planted any other link to a file of this user.
+void add_matching(const std::string& match, std::vector<RunLog>& found) {
+    const std::string path = io::without_trailing_slashes(match);
+    try {
+        const std::string target = io::checked::target_of_own_links(path);
+        if (io::is_directory(target)) return add_below(target, io::base_name(path) + "/", found);
+        found.push_back({target, io::base_name(path)});
+    } catch (const Error& error) {
+        warn("--logs: {}", error.what());
     }
 }
 
@@ -135,21 +157,14 @@ std::vector<RunLog> logs_below(const std::string& directory) {
     return found;
 }
 
+void check_patterns(const std::vector<std::string>& patterns) {
+    for (const std::string& pattern : patterns) (void)matches_of(pattern);
+}
+
 std::vector<RunLog> logs_matching(const std::vector<std::string>& patterns) {
     std::vector<RunLog> found;
     for (const std::string& pattern : patterns) {
-        glob_t matches{};
-        const int code = ::glob(pattern.c_str(), 0, nullptr, &matches);
-        for (size_t at = 0; at < matches.gl_pathc; ++at) {
-            const std::string path = matches.gl_pathv[at];
-            if (io::is_directory(path)) {
-                add_below(path, io::base_name(path) + "/", found);
-            } else {
-                found.push_back({path, io::base_name(path)});
-            }
-        }
-        ::globfree(&matches);
-        if (code != 0) usage_error("--logs", "{}: matches no file: check the pattern", pattern);
+        for (const std::string& path : matches_of(pattern)) add_matching(path, found);
     }
     separate_names(found);
     return found;
@@ -165,7 +180,7 @@ LogCut cut_after(const Manifest& step) {
 }
 
 bool cut_log(const RunLog& log, const LogCut& cut, const std::string& aside) {
-    const std::string text = io::read_file(log.path, INT64_MAX);
+    const std::string text = io::read_file(log.path, INT64_MAX, io::Links::refuse);
     const std::string kept = is_event_file(log.name)
                                  ? records_until(text, last_position(log.path, cut))
                                  : lines_until(text, cut.iteration);

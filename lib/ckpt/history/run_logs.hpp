@@ -25,11 +25,14 @@ struct LogCut {
 LogCut cut_after(const Manifest& step);
 
 // Returns the logs (.log, .out, .err, .jsonl, `log`, log.json) and TensorBoard files below
-// `directory`, except files in steps and in abandoned branches.
+// `directory`, except links and files in steps and in abandoned branches.
 std::vector<RunLog> logs_below(const std::string& directory);
 
+// Throws Error(usage) when one of the shell patterns of --logs matches nothing.
+void check_patterns(const std::vector<std::string>& patterns);
 // Returns the files that match one of the shell patterns of --logs; a directory stands for the logs
-// below it. Logs of the same name in different directories get their absolute paths as names.
+// below it. A link of this user stands for its target; one of another user is skipped with a
+// warning. Logs of the same name in different directories get their absolute paths as names.
 // Throws Error(usage) when a pattern matches nothing.
 std::vector<RunLog> logs_matching(const std::vector<std::string>& patterns);
 
