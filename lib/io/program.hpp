@@ -17,8 +17,9 @@ struct ProgramResult {
 };
 
 // Runs `words[0]`, searched in PATH, with the other words as arguments. The program's stdin is
-// empty; its stderr is the stderr of this process. The code is 127 when the program does not exist.
-// Throws Error(failure) when the program exists and cannot be started.
+// empty; its stderr is shown on that of this process, in whole lines that are printable(). The code
+// is 127 when the program does not exist. Throws Error(failure) when the program exists and cannot
+// be started.
 ProgramResult run_program(const std::vector<std::string>& words, Stdout to = Stdout::returned);
 
 // Throws Error(failure) when `result` of `program`, which works on `target` for lm-ckpt sync, has

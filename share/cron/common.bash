@@ -5,9 +5,11 @@
 set -uo pipefail
 program=${0##*/}
 
+# printable TEXT: prints it on one line. File names and messages of other machines may have control characters.
+printable() { echo "${1//[[:cntrl:]]/ }"; }
 # broken TEXT: the check itself failed.
 broken() {
-    echo "$program: $*"
+    printable "$program: $*"
     exit 3
 }
 [ $# -ge 1 ] || broken "usage: $program CONFIGURATION or JOB"
@@ -57,7 +59,7 @@ unchecked= # what a check could not do
 alert() {
     local kind=$1
     shift
-    echo "$JOB_NAME: ALERT $kind: $*"
+    printable "$JOB_NAME: ALERT $kind: $*"
     echo "next: $(next_step "$kind")"
     alerts=1
 }
@@ -83,11 +85,11 @@ next_step() {
         *) echo "read the message; the states of the checks are in $STATE_DIRECTORY" ;;
     esac
 }
-fine() { echo "$JOB_NAME: $*"; }
+fine() { printable "$JOB_NAME: $*"; }
 # finish: exits with the result of the check.
 finish() {
     [ -z "$unchecked" ] || [ $alerts = 1 ] || broken "$unchecked"
-    [ -z "$unchecked" ] || echo "$program: $unchecked"
+    [ -z "$unchecked" ] || printable "$program: $unchecked"
     exit $alerts
 }
 

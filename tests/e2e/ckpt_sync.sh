@@ -110,6 +110,11 @@ if command -v rclone >/dev/null; then behaves store:run rclone/run rclone; fi
 touch down
 expect 0 'near:.*exit code [0-9]*\): attempt 2 of 4' lm-ckpt sync c "near:$work/far2"
 expect_line copied '[2,4,6,8]'
+# What the host prints cannot change the terminal.
+printf '#!/bin/sh\nprintf "\\033[2Jmotd\\n" >&2\nexec %s/bin/fake-ssh "$@"\n' "$work" >bin/loud-ssh
+chmod +x bin/loud-ssh
+RSYNC_RSH=$work/bin/loud-ssh expect 0 '\\x1b\[2Jmotd$' lm-ckpt sync c "near:$work/far2"
+! grep -q $'\033' err || fail "control characters: $(cat -v err)"
 
 # A branch after a rollback: its steps are copied, and the steps of the old branch with the same numbers are set aside.
 lm-ckpt latest c 4 >/dev/null 2>&1

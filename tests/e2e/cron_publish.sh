@@ -53,6 +53,15 @@ mv gone hub
 publish 0 'publish: 0 changed files'
 [ "$(published log)" = $'one\ntwo\nthree' ] || fail "not pushed again: $(published log)"
 
+# A hook of the hub prints anything.
+printf '#!/bin/sh\nprintf "error: \\033]0;title\\007\\033[2J no\\n"; exit 1\n' >hub/hooks/pre-receive
+chmod +x hub/hooks/pre-receive
+echo four >>run/log
+publish 1 'ALERT publish: .*error: .*title'
+! grep -q '[[:cntrl:]]' out || fail "control characters: $(cat -v out)"
+rm hub/hooks/pre-receive
+publish 0 'publish: 0 changed files'
+
 mv run moved
 publish 3 "^publish: $work/run: no such directory"
 [ ! -s err ] || fail "a message of the shell: $(cat err)"

@@ -79,6 +79,8 @@ mv hidden published
 echo 'found again' >>published
 shows 'found again' out
 [ "$(wc -l <err)" = 1 ] || fail "more than one message: $(cat err)"
+printf 'clear\033[2J \302\2335n\ttab ä\n' >>published
+shows $'clear \\[2J  5n\ttab ä' out
 kill $!
 # A hub redirects to the store of its large files.
 grep -q 'found again' <<<"$("$kit/tail-remote" "$url/moved/published" 0)" || fail "a redirection"
