@@ -255,7 +255,8 @@ class LineItems final : public ScoreData {
 std::unique_ptr<ScoreData> ScoreData::open(const std::string& path,
                                            const ScoreDataOptions& options) {
     if (path == "-") {
-        return std::make_unique<LineItems>("standard input", io::read_input("/dev/stdin"), options);
+        return std::make_unique<LineItems>("standard input",
+                                           io::read_input("/dev/stdin", INT64_MAX), options);
     }
     std::string prefix = path;
     if (prefix.ends_with(".bin")) prefix.resize(prefix.size() - 4);
@@ -271,7 +272,7 @@ std::unique_ptr<ScoreData> ScoreData::open(const std::string& path,
                     "of a dataset",
                     data::bin_path(prefix));
     }
-    return std::make_unique<LineItems>(path, io::read_input(path), options);
+    return std::make_unique<LineItems>(path, io::read_input(path, INT64_MAX), options);
 }
 
 void ScoreTotals::add(const io::OrderedJson& line) {

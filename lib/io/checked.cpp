@@ -78,25 +78,6 @@ int renameat2(const std::string& from, const std::string& to, unsigned flags) {
         ::syscall(SYS_renameat2, AT_FDCWD, from.c_str(), AT_FDCWD, to.c_str(), flags));
 }
 
-std::string_view kind_of(mode_t mode) {
-    switch (mode & S_IFMT) {
-        case S_IFDIR:
-            return "directory";
-        case S_IFLNK:
-            return "symbolic link";
-        case S_IFIFO:
-            return "FIFO";
-        case S_IFSOCK:
-            return "socket";
-        case S_IFCHR:
-            return "character device";
-        case S_IFBLK:
-            return "block device";
-        default:
-            return "regular file";
-    }
-}
-
 // Reports an ENOENT of `path`: names the parent directory if it does not exist. In some file
 // systems, such as /proc, ENOENT has another cause.
 [[noreturn]] void no_parent(const std::string& path, std::string_view action) {
@@ -169,6 +150,25 @@ namespace {
 }
 
 }  // namespace
+
+std::string_view kind_of(unsigned mode) {
+    switch (mode & S_IFMT) {
+        case S_IFDIR:
+            return "directory";
+        case S_IFLNK:
+            return "symbolic link";
+        case S_IFIFO:
+            return "FIFO";
+        case S_IFSOCK:
+            return "socket";
+        case S_IFCHR:
+            return "character device";
+        case S_IFBLK:
+            return "block device";
+        default:
+            return "regular file";
+    }
+}
 
 int open_regular(const std::string& path, int flags, unsigned mode) {
     const auto open = [&](int more) {

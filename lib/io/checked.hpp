@@ -24,6 +24,9 @@ std::string final_name(std::string_view path);
 
 namespace checked {
 
+// Returns the name of the kind in a file's mode (struct stat), such as "FIFO".
+std::string_view kind_of(unsigned mode);
+
 // Opens a regular file with O_CLOEXEC | `flags` and returns the descriptor, or -1 with errno.
 // Throws for a FIFO, socket, device or directory, and with O_NOFOLLOW for a link, naming its kind.
 // Never waits for the other end of a FIFO.

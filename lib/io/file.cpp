@@ -6,6 +6,7 @@
 #include <poll.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <sys/sysmacros.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -166,13 +167,18 @@ std::string read_file(const std::string& path, i64 limit, Links links) {
     return read_all_in_memory(open_read(path, links), path, limit);
 }
 
-std::string read_input(const std::string& path) {
+std::string read_input(const std::string& path, i64 limit) {
     const Fd fd = open_input(path);
+    const struct stat status = status_of(fd, path);
+    const bool is_null = S_ISCHR(status.st_mode) && status.st_rdev == makedev(1, 3);
+    const bool is_device = S_ISCHR(status.st_mode) || S_ISBLK(status.st_mode);
+    if (is_device && !is_null && ::isatty(fd.get()) != 1)
+        run_error(path, "is a {}, expected a file or a pipe", checked::kind_of(status.st_mode));
     const bool is_named = !path.starts_with("/dev/") && !path.starts_with("/proc/");
-    if (is_named && S_ISFIFO(status_of(fd, path).st_mode)) wait_for_writer(path);
+    if (is_named && S_ISFIFO(status.st_mode)) wait_for_writer(path);
     pollfd readable{fd.get(), POLLIN, 0};
     while (::poll(&readable, 1, -1) < 0 && errno == EINTR) continue;
-    return read_all_in_memory(fd, path, INT64_MAX);
+    return read_all_in_memory(fd, path, limit);
 }
 
 void read_exact(const Fd& fd, const std::string& path, std::span<std::byte> bytes, i64 offset) {

@@ -47,9 +47,10 @@ constexpr i64 max_document_bytes = i64{1} << 30;
 // more than `limit` bytes.
 std::string read_file(const std::string& path, i64 limit = max_document_bytes,
                       Links links = Links::follow);
-// Returns the whole content of an input that the user named, which may also be a pipe. Throws for a
-// FIFO that no process opens for writing within 10 seconds.
-std::string read_input(const std::string& path);
+// Returns the whole content of an input that the user named, which may also be a pipe or a
+// terminal. Throws for a FIFO that no process opens for writing within 10 seconds, for any other
+// device (/dev/zero has no end), and for more than `limit` bytes.
+std::string read_input(const std::string& path, i64 limit = max_document_bytes);
 // Reads bytes.size() bytes at `offset`. Throws when the file is too short.
 void read_exact(const Fd& fd, const std::string& path, std::span<std::byte> bytes, i64 offset);
 

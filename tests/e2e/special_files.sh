@@ -88,6 +88,12 @@ prints '^[0-9]+$' bash -c "lm-preprocess --input <(cat corpus.jsonl) --output-pr
 # A file of settings is read from a FIFO, too, but not waited for.
 mkfifo settings
 expect 3 '^lm-train: settings: .*FIFO' timeout 60 lm-train "${args[@]}" --deepspeed_config settings
+for kind in 'character device' 'too large'; do
+    place "$kind" endless
+    ends "endless: .*$kind" lm-train "${args[@]}" --deepspeed_config endless
+    ends "endless: .*$kind" lm-train "${args[@]}" --data-args-path endless
+done
+ends 'too large' bash -c 'lm-train "$@" --deepspeed_config <(exec cat /dev/zero)' lm-train "${args[@]}"
 cat >settings <<<'{}' &
 expect 0 '' timeout 60 lm-train "${args[@]}" --deepspeed_config settings --dry-run
 # Without a writer, the first SIGTERM ends the wait.

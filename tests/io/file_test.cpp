@@ -72,6 +72,11 @@ TEST_CASE("a file of another kind is refused at once, by its kind") {
     CHECK(caught([&] { io::read_file(dir / "fifo"); }).says(dir / "fifo: ", "FIFO"));
     CHECK(caught([&] { io::read_file("/dev/zero"); }).says("character device"));
     CHECK(io::read_input("/dev/null").empty());
+    CHECK(caught([&] { io::read_input("/dev/zero"); }).says("/dev/zero: ", "character device"));
+    CHECK(caught([&] { io::read_input(dir / "file", 0); }).says(dir / "file: ", "large"));
+    put_text(dir / "huge", "");
+    REQUIRE(::truncate((dir / "huge").c_str(), off_t{5} << 40) == 0);
+    CHECK(caught([&] { io::read_input(dir / "huge"); }).says(dir / "huge: ", "large"));
     for (const int flags : {O_WRONLY, O_RDWR}) {
         CHECK(
             caught([&] { io::checked::create(dir / "fifo", flags); }).says(dir / "fifo: ", "FIFO"));
