@@ -5,11 +5,14 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <cerrno>
+#include <cstring>
 #include <map>
 #include <thread>
 
 #include "base/error.hpp"
 #include "comm/tcp/proof.hpp"
+#include "comm/tcp/rendezvous.hpp"
 #include "comm/tcp/token_file.hpp"
 #include "comm/tcp/torch_store.hpp"
 #include "comm/tcp/world.hpp"
@@ -78,7 +81,7 @@ class Store {
                 return receive(socket, magic) && magic == 0x3C85F7CE;
             case 1:
                 if (!receive_text(socket, key) || !receive_text(socket, value)) return false;
-                values_[key] = value;
+                if (key != "lost") values_[key] = value;
                 return true;
             case 3:
                 return receive_text(socket, key) && send(socket, u64{values_[key].size()}) &&
@@ -243,6 +246,15 @@ TEST_CASE("ranks meet through the store of torchrun's agent") {
     const Meeting meeting{
         .size = 3, .host = "127.0.0.1", .port = store.port(), .store_key = "lm-utils/test"};
     for (const std::string& error : run_job(meeting, {0, 1, 2}, 20)) CHECK(error.empty());
+}
+
+TEST_CASE("a store that loses a value is reported as such") {
+    Store store(false);
+    const Meeting meeting{
+        .size = 2, .host = "127.0.0.1", .port = store.port(), .store_key = "lost"};
+    const auto error = test::caught([&] { publish(meeting, 1, Deadline(5)); });
+    CHECK(error.threw);
+    CHECK(error.says(std::strerror(EPROTO)));
 }
 
 TEST_CASE("a rank without the token does not join, and the missing rank is named") {

@@ -46,8 +46,9 @@ std::optional<TorchStore> TorchStore::connect(const std::string& host, int port,
         for (size_t i = 0; i < n_requests; ++i) hello += store.request(Operation::n_keys);
         std::array<i64, n_requests> replies{};
         if (store.send(hello, deadline) && receive(store.socket_, replies, deadline)) return store;
-        *problem = std::strerror(errno);
-        if (errno != ECONNRESET) return std::nullopt;
+        const int error = errno;
+        *problem = std::strerror(error);
+        if (error != ECONNRESET) return std::nullopt;
     }
     return std::nullopt;
 }
@@ -63,9 +64,13 @@ bool TorchStore::send(const std::string& bytes, const Deadline& deadline) {
 bool TorchStore::set(const std::string& key, const std::string& value, const Deadline& deadline) {
     // The store does not reply to a SET. It replies to the question whether the key exists.
     u8 missing = 0;
-    return send(request(Operation::set) + sized(key) + sized(value), deadline) &&
-           send(request(Operation::check) + bytes_of_number(u64{1}) + sized(key), deadline) &&
-           receive(socket_, missing, deadline) && missing == 0;
+    if (!send(request(Operation::set) + sized(key) + sized(value), deadline) ||
+        !send(request(Operation::check) + bytes_of_number(u64{1}) + sized(key), deadline) ||
+        !receive(socket_, missing, deadline)) {
+        return false;
+    }
+    errno = EPROTO;
+    return missing == 0;
 }
 
 std::optional<std::string> TorchStore::get(const std::string& key, const Deadline& deadline) {
