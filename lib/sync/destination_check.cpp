@@ -32,6 +32,9 @@ class Probe {
   public:
     explicit Probe(const std::string& directory) : path_(io::temporary_name(directory + "/sync")) {
         try {
+            // Killed syncs may have left theirs.
+            for (const std::string& old : io::stale_temporaries(directory + "/sync"))
+                io::remove_tree(old);
             exists_ = io::Fd(io::checked::create(path_, O_WRONLY | O_EXCL)).valid();
         } catch (const Error&) {
             exists_ = false;

@@ -5,6 +5,7 @@
 #include <cstdint>
 
 #include "ckpt/history/leftovers.hpp"
+#include "ckpt/history/steps.hpp"
 #include "ckpt/verbs/copy.hpp"
 #include "ckpt/verbs/prune.hpp"
 #include "ckpt/verbs/verify.hpp"
@@ -30,6 +31,7 @@ class PathTarget final : public SyncTarget {
 
     std::string manifests(const std::string&) override {
         io::make_directories(path_);
+        remove_stale(in(std::string(ckpt::latest_file)));
         return path_;
     }
 
@@ -49,6 +51,7 @@ class PathTarget final : public SyncTarget {
 
     void send_file(const std::string& path, const std::string& name) override {
         const auto directory = io::make_directories_in(path_, io::parent_of(name));
+        remove_stale(directory / io::base_name(name));
         io::write_file(directory / io::base_name(name),
                        io::read_file(path, INT64_MAX, io::Links::refuse), io::Overwrite::yes);
     }
@@ -81,6 +84,10 @@ class PathTarget final : public SyncTarget {
         return ckpt::plan_copy(ckpt::Checkpoint::open(step), false);
     }
     std::string in(const std::string& name) const { return path_ + "/" + name; }
+    // Removes what killed syncs have left beside the file `path`.
+    static void remove_stale(const std::string& path) {
+        for (const std::string& old : io::stale_temporaries(path)) io::remove_tree(old);
+    }
     // Returns a function that reports `done` of `total` bytes to the callback of set_progress(); an
     // empty function when there is no callback.
     std::function<void(i64 done)> part_of(i64 total) const {

@@ -25,7 +25,7 @@ TEST_CASE("a left-over has a name that a program of the toolkit gives") {
           "global_step7.tmp.removed", "abandoned-g2.tmp.removed", "latest.tmp.n1.7",
           "fence.json.tmp.n1.7.2", "global_step7.tmp.n1.7.old", "global_step7.tmp.n1.7",
           "starts-without-step.json.tmp.n1.7", "refused-iterations.json.tmp.n1.7",
-          "pending-evaluation.json.tmp.n1.7", "durable-directory.tmp.n1.7",
+          "pending-evaluation.json.tmp.n1.7", "durable-directory.tmp.n1.7", "sync.tmp.n1.7",
           "rendezvous.tmp.00ff00ff00ff00ff"})
         CHECK(is_leftover(name));
     for (const char* name :

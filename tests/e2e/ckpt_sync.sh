@@ -106,6 +106,14 @@ behaves backup/run backup/run path
 behaves "near:$work/far" far rsync
 if command -v rclone >/dev/null; then behaves store:run rclone/run rclone; fi
 
+# The next sync removes what a killed one has left, but no file of the user.
+dead=$(sh -c 'echo $$')
+mkdir -p backup/run/logs
+touch backup/run/{latest,logs/c.jsonl}".tmp.here.$dead" backup/run/latest.tmp.notes
+LM_HOST=here expect 0 '' lm-ckpt sync c backup/run --logs c.jsonl --keep 4
+[ "$(find backup/run -name '*.tmp.*')" = backup/run/latest.tmp.notes ] || fail "left: $(find backup/run -name '*.tmp.*')"
+rm backup/run/latest.tmp.notes
+
 # A connection that breaks once is tried again.
 touch down
 expect 0 'near:.*exit code [0-9]*\): attempt 2 of 4' lm-ckpt sync c "near:$work/far2"

@@ -48,12 +48,13 @@ void measure(const std::string& path, Tree& tree) {
 // temporary. Users have files such as thesis.tmp.draft.2, so the names around ".tmp." do not
 // suffice.
 bool is_written(std::string_view name) {
-    constexpr std::array<std::string_view, 6> files{latest_file,
+    constexpr std::array<std::string_view, 7> files{latest_file,
                                                     fence_file,
                                                     "durable-directory",
                                                     "pending-evaluation.json",
                                                     "refused-iterations.json",
-                                                    "starts-without-step.json"};
+                                                    "starts-without-step.json",
+                                                    "sync"};
     return step_from_name(name) >= 0 || std::ranges::find(files, name) != files.end();
 }
 
