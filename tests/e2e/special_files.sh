@@ -64,7 +64,7 @@ for kind in FIFO 'character device' 'too large'; do
     place "$kind" m/model.safetensors
     ends "m/model.safetensors: .*$kind" lm-convert m back
     place "$kind" status
-    ends "status: .*$kind" lm-train "${args[@]}" --status-file status
+    expect 2 "status: .*$kind" timeout 60 lm-train "${args[@]}" --status-file status
 done
 
 # A log is a file, a device or a descriptor: the reader of a FIFO could stop the training.

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "train/resume/resume.hpp"
 
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -261,8 +262,13 @@ void check_writable(const config::CheckpointFlags& checkpoints,
             run_error(path, "is a symbolic link, expected a directory: remove it");
     }
     // Each write replaces the file, and its last content is read at the end.
-    if (!logging.status_file.empty() && std::filesystem::exists(logging.status_file, ignored))
-        (void)io::open_read(logging.status_file);
+    const std::string& status_file = logging.status_file;
+    struct stat status {};
+    if (status_file.empty() || ::stat(status_file.c_str(), &status) != 0) return;
+    if (!S_ISREG(status.st_mode))
+        usage_error("--status-file", "{}: is a {}, expected a regular file", status_file,
+                    io::checked::kind_of(status.st_mode));
+    (void)io::open_read(status_file);
 }
 
 void note_fresh_start(const std::string& load) {
