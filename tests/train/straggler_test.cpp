@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "train/log/straggler.hpp"
 
+#include <array>
+#include <vector>
+
 #include "support/catch.hpp"
 
 using namespace lm;
@@ -18,7 +21,8 @@ TEST_CASE("a rank that stays slow for ten steps is named once") {
     CHECK_FALSE(rule.add(slow, 1));
     CHECK_FALSE(rule.add(even, 1));
     CHECK_FALSE(rule.add(slow, 10));
-    CHECK_FALSE(rule.add(even, StragglerRule::recovery_steps));
+    for (i64 i = 0; i < StragglerRule::recovery_lines; ++i)
+        CHECK_FALSE(rule.add(even, StragglerRule::recovery_steps));
     CHECK(rule.add(slow, 10));
     // Two ranks that are slow in turn are noise: no rank is named.
     StragglerRule noise;
@@ -48,6 +52,22 @@ TEST_CASE("two ranks that are slow in turn are named once each") {
         if (found) named.push_back(found->rank);
     }
     CHECK(named == std::vector<int>{1, 0});
+}
+
+TEST_CASE("a rank that stays slow is named once, also near the ratio and with long log intervals") {
+    // Each pair: the own times of the ranks in two log lines, which follow each other.
+    const std::vector<std::array<std::vector<double>, 2>> turns = {
+        {std::vector{1.0, 1.0, 1.12}, std::vector{1.0, 1.0, 1.08}},   // above and below the ratio
+        {std::vector{1.0, 1.0, 1.30}, std::vector{1.0, 1.0, 1.00}}};  // one normal line in between
+    for (const auto& [first, second] : turns) {
+        StragglerRule rule;
+        std::vector<int> named;
+        for (int i = 0; i < 100; ++i) {
+            if (const auto found = rule.add(i % 2 == 0 ? first : second, 100))
+                named.push_back(found->rank);
+        }
+        CHECK(named == std::vector<int>{2});
+    }
 }
 
 TEST_CASE("of two ranks, the slower one is named") {

@@ -109,19 +109,23 @@ RankSample memory_sample() {
 std::optional<StragglerRule::Straggler> StragglerRule::add(const std::vector<double>& own_s,
                                                            i64 steps) {
     const double reference = lower_median(own_s);
-    const double least = std::max(ratio * reference, least_s * static_cast<double>(steps));
+    const double noise = least_s * static_cast<double>(steps);
+    const double least = std::max(ratio * reference, noise);
+    const double recovered = std::max(recovered_ratio * reference, noise);
     ranks_.resize(own_s.size());
     std::optional<Straggler> found;
     for (size_t i = 0; i < own_s.size(); ++i) {
         Rank& rank = ranks_[i];
+        const bool is_normal = reference <= 0 || own_s[i] < recovered;
+        rank.normal_steps = is_normal ? rank.normal_steps + steps : 0;
+        rank.normal_lines = is_normal ? rank.normal_lines + 1 : 0;
+        if (rank.normal_steps >= recovery_steps && rank.normal_lines >= recovery_lines)
+            rank.reported = false;
         if (reference <= 0 || own_s[i] < least) {
             rank.slow_steps = 0;
-            rank.normal_steps += steps;
-            if (rank.normal_steps >= recovery_steps) rank.reported = false;
             continue;
         }
         rank.slow_steps += steps;
-        rank.normal_steps = 0;
         if (rank.reported || rank.slow_steps < least_steps) continue;
         const double own_ratio = own_s[i] / reference;
         if (!found || own_ratio > found->ratio) found = Straggler{static_cast<int>(i), own_ratio};

@@ -31,9 +31,12 @@ class StragglerRule {
     static constexpr double ratio = 1.1;      // own time of a slow rank / lower median of all ranks
     static constexpr i64 least_steps = 10;    // steps in a row in which a rank is slow
     static constexpr double least_s = 0.001;  // shorter own times of a step are noise
-    // Steps in a row after which a reported rank counts as recovered. On a loaded host the ranks
-    // are slow in turn, and each of them would be reported at every turn.
+    // A reported rank counts as recovered after so many steps and log lines in a row below
+    // recovered_ratio. On a loaded host the ranks are slow in turn, and near the ratio a slow rank
+    // is above and below it: each would be reported at every turn.
+    static constexpr double recovered_ratio = 1.05;
     static constexpr i64 recovery_steps = 100;
+    static constexpr i64 recovery_lines = 10;
 
     struct Straggler {
         int rank = 0;
@@ -47,7 +50,8 @@ class StragglerRule {
   private:
     struct Rank {
         i64 slow_steps = 0;    // in a row
-        i64 normal_steps = 0;  // in a row
+        i64 normal_steps = 0;  // in a row, below recovered_ratio
+        i64 normal_lines = 0;
         bool reported = false;
     };
     std::vector<Rank> ranks_;
