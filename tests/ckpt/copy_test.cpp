@@ -4,10 +4,14 @@
 
 #include <sys/wait.h>
 
+#include <utility>
+
 #include "base/error.hpp"
+#include "ckpt/format/damage.hpp"
 #include "ckpt/format/index.hpp"
 #include "ckpt/verbs/verify.hpp"
 #include "io/append_file.hpp"
+#include "io/checked.hpp"
 #include "io/fault.hpp"
 #include "support.hpp"
 #include "support/catch.hpp"
@@ -50,6 +54,30 @@ bool good(const std::string& step) {
 }
 
 }  // namespace
+
+TEST_CASE("copy: a step that is replaced during the copy is not called corrupt") {
+    const test::ScratchDirectory scratch;
+    const auto config = test::small_model();
+    const std::string step = save_step(scratch / "a", config, 7, 1);
+    const std::string other = save_step(scratch / "b", config, 7, 2);
+    bool swapped = false;
+    const CopyOptions options{.progress = [&](i64) {
+        if (std::exchange(swapped, true)) return;
+        io::checked::rename(step, scratch / "aside");
+        io::checked::rename(other, step);
+    }};
+    const CopyPlan plan = plan_copy(Checkpoint::open(step), false);
+    const std::string to = scratch / "global_step7";
+    try {
+        copy(plan, to, options);
+        CHECK(good(to));  // all files were open
+    } catch (const DamageError& error) {
+        FAIL(error.what());
+    } catch (const Error& error) {
+        CHECK_THAT(error.what(), StartsWith(step + ": ") && ContainsSubstring("replaced"));
+    }
+    CHECK(good(step));
+}
 
 TEST_CASE("copy: the whole step, and the weights only") {
     const test::ScratchDirectory scratch;

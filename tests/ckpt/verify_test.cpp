@@ -5,6 +5,7 @@
 #include <limits>
 
 #include "io/block_file.hpp"
+#include "io/checked.hpp"
 #include "support.hpp"
 #include "support/catch.hpp"
 
@@ -50,6 +51,26 @@ TEST_CASE("verify reports corrupt data, numbers that are not finite, and nothing
 
     io::remove_tree(step + "/manifest.json");
     CHECK_THAT(verify(step, nullptr).problems.at(0).line(), ContainsSubstring("no manifest.json"));
+}
+
+TEST_CASE("a step that is replaced while it is verified is verified again") {
+    const test::ScratchDirectory scratch;
+    const auto config = test::small_model();
+    const auto save_in = [&](const std::string& directory, i64 salt) {
+        Buffers buffers(config, {});
+        buffers.fill(config, salt);
+        return save(claim(scratch / directory), test::info_of(config, 7), buffers.pieces()).path;
+    };
+    const std::string step = save_in("run", 1);
+    const std::string other = save_in("other", 2);
+    int n_swaps = 0;
+    const Verification result = verify(step, [&](i64) {
+        if (n_swaps++ > 0) return;
+        io::checked::rename(step, scratch / "aside");
+        io::checked::rename(other, step);
+    });
+    CHECK(n_swaps > 1);
+    CHECK(result.problems.empty());
 }
 
 TEST_CASE("verify reports a tensor with overlapping slices and gaps") {

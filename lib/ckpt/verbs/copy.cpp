@@ -109,8 +109,7 @@ class Copier {
                 temporary_,
                 "another lm-ckpt process is copying to this directory: wait until it has ended");
         refuse_existing();  // another copy may have finished before the lock
-        const CopyResult result =
-            copy_files(plan_.source, plan_.files, directory_->path(), options_);
+        const CopyResult result = copy_all();
         // The manifest is the last document, so that a directory with a manifest has all its files.
         for (const auto& [name, text] : plan_.documents) {
             io::write_file(in(name), text, io::Overwrite::yes);
@@ -131,6 +130,15 @@ class Copier {
         run_error(path_,
                   "exists already, but is incomplete or differs from the source: use --force to "
                   "replace it");
+    }
+
+    CopyResult copy_all() const {
+        try {
+            return copy_files(plan_.source, plan_.files, directory_->path(), options_);
+        } catch (const DamageError&) {
+            if (plan_.source.is_current()) throw;
+            run_error(plan_.from, "was replaced or removed during the copy: copy again");
+        }
     }
 
     // Removes the lock file, and the files of an earlier copy that this copy does not have.
