@@ -12,7 +12,8 @@ void add_tokenizer_options(cli::Options& options, text::TokenizerChoice& choice,
                     without));
     options.completes({"GPT2BPETokenizer", "HFTokenizer", "ByteTokenizer"});
     options.value("--tokenizer-model,--tokenizer-name-or-path", &choice.model, "FILE",
-                  "tokenizer.json of an HFTokenizer, or its directory; no tokenizer is downloaded; "
+                  "tokenizer.json of an HFTokenizer, or its directory, which may have vocab.json, "
+                  "merges.txt and tokenizer_config.json instead; no tokenizer is downloaded; "
                   "--tokenizer-name-or-path is another name of this option");
     options.value("--vocab-file", &choice.vocab_file, "FILE",
                   "vocabulary of a GPT2BPETokenizer (vocab.json)");

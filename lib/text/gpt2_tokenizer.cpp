@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "text/gpt2_tokenizer.hpp"
-#include "text/bpe/vocabulary.hpp"
 
 #include <simdjson.h>
 
@@ -119,6 +118,8 @@ void check_complete(const BpeFiles& files, const TokenIndex& index,
         merges_path, without_merge.size(), files.tokens[first], first);
 }
 
+}  // namespace
+
 BpeFiles read_gpt2_files(const std::string& vocab_path, const std::string& merges_path) {
     BpeFiles files;
     files.tokens = read_vocab(vocab_path);
@@ -157,8 +158,6 @@ BpeFiles read_gpt2_files(const std::string& vocab_path, const std::string& merge
     check_complete(files, index, merges_path);
     return files;
 }
-
-}  // namespace
 
 std::shared_ptr<const Tokenizer> load_gpt2_tokenizer(const std::string& vocab_path,
                                                      const std::string& merges_path,

@@ -5,9 +5,13 @@
 #include <memory>
 #include <string>
 
+#include "text/bpe/vocabulary.hpp"
 #include "text/tokenizer.hpp"
 
 namespace lm::text {
+
+// Reads the two files with the checks of load_gpt2_tokenizer().
+BpeFiles read_gpt2_files(const std::string& vocab_path, const std::string& merges_path);
 
 // Loads the two files. Checks every entry, because a truncated or edited file must not silently
 // give other ids. Throws Error(failure) with the file and line for a truncated file, a duplicate id

@@ -84,6 +84,24 @@ lm-preprocess --input corpus.jsonl --output-prefix bpe --append-eod --vocab-file
 lm-train $model --data-path bpe_text_document --train-iters 2 --save bpe --position-embedding-type rope >/dev/null 2>&1
 for name in vocab.json merges.txt; do cmp tok/$name bpe/global_step2/$name || fail "$(ls bpe/global_step2)"; done
 expect 0 '' lm-ckpt generate bpe --prompt "the cat" --max-new-tokens 2 -q
+# The same files of a class with another pre-tokenizer, from the data to the import of an export.
+mkdir qwen && cp tok/vocab.json tok/merges.txt qwen && echo '{"tokenizer_class": "Qwen2Tokenizer"}' >qwen/tokenizer_config.json
+echo '{"text": "the cat 2024"}' >digits.jsonl
+lm-preprocess --input corpus.jsonl --output-prefix qwen --append-eod --tokenizer-model qwen -q
+# shellcheck disable=SC2086
+lm-train $model --data-path qwen_text_document --train-iters 2 --save qwen2 >/dev/null 2>err || fail "$(cat err)"
+run log lm-convert qwen2 qwen2-hf -q
+run log lm-convert qwen2-hf qwen2-native -q
+n=$(jq -r .text digits.jsonl | lm-preprocess encode --tokenizer-model qwen | wc -w)
+for at in qwen2 qwen2-hf qwen2-native; do
+    expect 0 '' lm-ckpt score "$at" digits.jsonl
+    ! grep -q tokenizer err || fail "$at: $(cat err)"
+    [ "$(jq 'select(.kind == "document").tokens' out)" = "$n" ] || fail "$at: $(cat out)"
+done
+echo '{"tokenizer_class": "RobertaTokenizer"}' >qwen/tokenizer_config.json
+expect 2 'qwen: .*RobertaTokenizer.*save_pretrained' lm-preprocess encode --tokenizer-model qwen
+rm -r qwen2-hf/tokenizer_config.json && echo '{"tokenizer_class": "RobertaTokenizer"}' >qwen2-hf/tokenizer_config.json
+expect 2 'RobertaTokenizer' lm-ckpt generate qwen2-hf --prompt "the cat" --max-new-tokens 2 -q
 lm-preprocess --input corpus.jsonl --output-prefix bytes --append-eod --tokenizer-type ByteTokenizer -q
 # shellcheck disable=SC2086
 lm-train $model --data-path bytes_text_document --train-iters 2 --save bytes >/dev/null 2>&1

@@ -16,6 +16,7 @@
 #include "support/ids.hpp"
 #include "support/reference_pretokenizer.hpp"
 #include "support/temp_dir.hpp"
+#include "text/choice/tokenizer_choice.hpp"
 #include "text/pretokenizer/patterns.hpp"
 #include "text/tokenizer.hpp"
 #include "text/tokenizer_json/pretokenizer_component.hpp"
@@ -651,4 +652,94 @@ TEST_CASE("the id buffer has room for a normalized text that is longer than the 
     IdBuffer ids(true);
     folded->make_encoder(-1)->encode(text, ids);
     CHECK(ids.capacity() <= sizeof(i32) * (text.size() / 5 * 7 + 16));
+}
+
+// The ids of AutoTokenizer of transformers 4.44.2, with tokenizers 0.19.1, for GPT-2's files.
+TEST_CASE("vocab.json and merges.txt are read as the class that a file next to them states") {
+    const std::string text = "In 2024 I'LL\n\n  e\u0301<|endoftext|><think>ok<|im_end|>";
+    using Ids = std::vector<i32>;
+    const Ids gpt2{818, 48609, 314, 6,   3069, 628, 220, 304, 136, 223, 50256,
+                   27,  14925, 29,  482, 27,   91,  320, 62,  437, 91,  29};
+    const Ids qwen2{818,   220, 17,    15, 17,  19, 314, 6,   3069, 628, 220, 38251,
+                    50256, 27,  14925, 29, 482, 27, 91,  320, 62,   437, 91,  29};
+    const Ids added{818,  220, 17,  15,    17,    19,    314, 6,
+                    3069, 628, 220, 38251, 50256, 50258, 482, 50257};
+    const Json decoder = {
+        {"50256", {{"content", "<|endoftext|>"}, {"special", true}}},
+        {"50257", {{"content", "<|im_end|>"}, {"special", true}}},
+        {"50258", {{"content", "<think>"}, {"special", false}, {"normalized", false}}}};
+    struct Case {
+        Json config, model, added;
+        i32 eod;
+        Ids ids;
+    };
+    Ids with_bos = gpt2;
+    with_bos.insert(with_bos.begin(), 50256);
+    Ids with_space = gpt2;
+    with_space[0] = 554;
+    with_space[11] = 1279;
+    const auto of = [](const char* name) { return Json{{"tokenizer_class", name}}; };
+    const auto of_gpt2 = [](const char* flag) {
+        return Json{{"tokenizer_class", "GPT2Tokenizer"}, {flag, true}};
+    };
+    const Case cases[] = {
+        {of("Qwen2Tokenizer"), {}, {}, 50256, qwen2},
+        {{{"tokenizer_class", "Qwen2TokenizerFast"},
+          {"eos_token", "<|im_end|>"},
+          {"added_tokens_decoder", decoder}},
+         {},
+         {},
+         50257,
+         added},
+        {of("Qwen2Tokenizer"), {}, {{"<think>", 50258}, {"<|im_end|>", 50257}}, 50256, added},
+        {{}, {{"model_type", "qwen2"}}, {}, 50256, qwen2},
+        {{}, {{"model_type", "llama"}, {"tokenizer_class", "Qwen2Tokenizer"}}, {}, 50256, qwen2},
+        {of("GPT2TokenizerFast"), {}, {}, 50256, gpt2},
+        {of("CodeGenTokenizer"), {{"model_type", "qwen2"}}, {}, 50256, gpt2},
+        {of_gpt2("add_bos_token"), {}, {}, 50256, with_bos},
+        {of_gpt2("add_prefix_space"), {}, {}, 50256, with_space}};
+    const auto make = [](const test::TempDir& dir, const Case& c) {
+        for (const char* name : {"vocab.json", "merges.txt"}) {
+            io::write_file(dir / name,
+                           io::read_file(share_file(fmt::format("tokenizers/gpt2/{}", name))),
+                           io::Overwrite::no);
+        }
+        for (const auto& [name, json] :
+             {std::pair{"tokenizer_config.json", &c.config}, std::pair{"config.json", &c.model},
+              std::pair{"added_tokens.json", &c.added}}) {
+            if (!json->is_null()) io::write_file(dir / name, json->dump(), io::Overwrite::no);
+        }
+    };
+    for (const Case& c : cases) {
+        const test::TempDir dir;
+        make(dir, c);
+        INFO(c.config << c.model << c.added);
+        const auto choice = choice_in(dir.path());
+        REQUIRE(choice);
+        const auto tokenizer = load_tokenizer(*choice);
+        CHECK(tokenizer->encode(text) == c.ids);
+        CHECK(tokenizer->eod() == c.eod);
+        CHECK(load_tokenizer({.type = "HFTokenizer", .model = dir.path()})->digest() ==
+              tokenizer->digest());
+        CHECK(files_of(*choice).size() ==
+              (c.config.is_null() ? 2U : 3U) + (c.added.is_null() ? 0 : 1));
+    }
+    // Without a class the files are GPT-2's, and another class is an error.
+    const test::TempDir plain;
+    make(plain, {});
+    CHECK(load_tokenizer(*choice_in(plain.path()))->type() == "GPT2BPETokenizer");
+    for (const char* name : {"RobertaTokenizer", "WhisperTokenizer", "PreTrainedTokenizerFast"}) {
+        const test::TempDir dir;
+        make(dir, {of(name), {}, {}, 0, {}});
+        CHECK_THROWS_WITH(load_tokenizer(*choice_in(dir.path())),
+                          HasInOrder(name, "save_pretrained"));
+    }
+    // The named type stays GPT-2's, with a note of the class.
+    const test::TempDir dir;
+    make(dir, {of("Qwen2Tokenizer"), {}, {}, 0, {}});
+    const auto named = load_tokenizer({.type = "GPT2BPETokenizer",
+                                       .vocab_file = dir / "vocab.json",
+                                       .merge_file = dir / "merges.txt",
+                                       .special = "parse"});
+    CHECK(named->encode(text) == gpt2);
 }

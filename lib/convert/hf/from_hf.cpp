@@ -1,12 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "convert/hf/from_hf.hpp"
 
+#include <algorithm>
 #include <set>
+#include <utility>
 
 #include "convert/hf/config_json.hpp"
 #include "convert/hf/files.hpp"
 #include "convert/hf/weights.hpp"
+#include "io/json.hpp"
 #include "io/path.hpp"
+#include "text/tokenizer_json/read_tokenizer.hpp"
+#include "text/tokenizer_json/special_tokens.hpp"
 
 namespace lm::convert {
 
@@ -31,11 +36,31 @@ HfSource open_hf_source(const std::string& path) {
             opened.tokenizer};
 }
 
+namespace {
+
+// Returns the files of the tokenizer in `directory`. If only config.json states the class that
+// reads vocab.json, which a step does not hold, tokenizer_config.json gets it.
+std::vector<ckpt::TokenizerFile> tokenizer_of_model(const std::string& directory) {
+    constexpr const char* name = "tokenizer_config.json";
+    std::vector<ckpt::TokenizerFile> files = ckpt::tokenizer_files_in(directory);
+    if (!text::is_pair_of_class(directory)) return files;
+    const auto found = std::ranges::find(files, name, &ckpt::TokenizerFile::name);
+    const bool has = found != files.end();
+    io::Json config = has ? io::parse_json(*found->text, name) : io::Json::object();
+    if (config.contains("tokenizer_class")) return files;
+    config["tokenizer_class"] = text::tokenizer_class_in(directory);
+    ckpt::TokenizerFile file = ckpt::tokenizer_file(name, io::json_text(config));
+    has ? void(*found = std::move(file)) : files.push_back(std::move(file));
+    return files;
+}
+
+}  // namespace
+
 ConversionReport from_hf(const ConversionRequest& request) {
     const OpenedHf opened = open_hf(request.in);
     ckpt::SaveInfo info;
     info.tokenizer = opened.tokenizer;
-    info.tokenizer.files = ckpt::tokenizer_files_in(io::parent_of(hf_config_path(request.in)));
+    info.tokenizer.files = tokenizer_of_model(io::parent_of(hf_config_path(request.in)));
     info.weights = request.dtype.value_or(DType::fp32);
     ConversionReport report = opened.import.write(request, info);
     report.n_tensors = opened.n_tensors;

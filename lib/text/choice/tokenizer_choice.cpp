@@ -6,6 +6,7 @@
 
 #include "base/bounds.hpp"
 #include "base/error.hpp"
+#include "base/log.hpp"
 #include "base/nearest_name.hpp"
 #include "base/version.hpp"
 #include "io/file.hpp"
@@ -13,6 +14,7 @@
 #include "text/byte_tokenizer.hpp"
 #include "text/gpt2_tokenizer.hpp"
 #include "text/tokenizer_json/read_tokenizer.hpp"
+#include "text/tokenizer_json/special_tokens.hpp"
 
 namespace lm::text {
 namespace {
@@ -70,6 +72,17 @@ void require(const std::string& path) {
         usage_error(path, "does not exist: give a local file, tokenizers are not downloaded");
 }
 
+void note_other_class(const std::string& vocab_file) {
+    const std::string directory = io::parent_of(vocab_file);
+    const std::string name = tokenizer_class_in(directory);
+    // The general class states no pre-tokenizer.
+    if (name.empty() || name == "PreTrainedTokenizerFast" || is_gpt2_class(name)) return;
+    note(
+        "{}: is read as a GPT2BPETokenizer, but the files next to it state the class {}, whose ids "
+        "may differ: give --tokenizer-type HFTokenizer --tokenizer-model {}",
+        vocab_file, name, directory);
+}
+
 std::shared_ptr<const Tokenizer> load_gpt2(const TokenizerChoice& choice) {
     if (choice.vocab_file.has_value() != choice.merge_file.has_value()) {
         usage_error(choice.vocab_file ? "--merge-file" : "--vocab-file",
@@ -79,6 +92,7 @@ std::shared_ptr<const Tokenizer> load_gpt2(const TokenizerChoice& choice) {
     for (const auto& file : {choice.vocab_file, choice.merge_file}) {
         if (file) require(*file);
     }
+    if (choice.vocab_file) note_other_class(*choice.vocab_file);
     if (choice.vocab_file)
         return load_gpt2_tokenizer(*choice.vocab_file, *choice.merge_file, special);
     return load_gpt2_tokenizer(share_file("tokenizers/gpt2/vocab.json"),
@@ -91,6 +105,8 @@ std::optional<TokenizerChoice> choice_in(const std::string& directory) {
     TokenizerChoice choice;
     if (io::exists(directory + "/tokenizer.json")) {
         choice.model = directory + "/tokenizer.json";
+    } else if (is_pair_of_class(directory)) {
+        choice.model = directory;
     } else if (io::exists(directory + "/vocab.json") && io::exists(directory + "/merges.txt")) {
         choice.vocab_file = directory + "/vocab.json";
         choice.merge_file = directory + "/merges.txt";
@@ -103,8 +119,14 @@ std::optional<TokenizerChoice> choice_in(const std::string& directory) {
 std::vector<TokenizerPath> files_of(const TokenizerChoice& choice) {
     std::vector<TokenizerPath> files;
     if (choice.model) {
-        files.push_back({"tokenizer.json", hf_tokenizer_path(*choice.model)});
-        const std::string directory = io::parent_of(files.front().path);
+        const std::string whole = hf_tokenizer_path(*choice.model);
+        const std::string directory = io::parent_of(whole);
+        if (io::is_directory(*choice.model) && is_pair_of_class(directory)) {
+            files = {{"vocab.json", directory + "/vocab.json"},
+                     {"merges.txt", directory + "/merges.txt"}};
+        } else {
+            files = {{"tokenizer.json", whole}};
+        }
         for (const char* name : {"tokenizer_config.json", "special_tokens_map.json",
                                  "added_tokens.json", "chat_template.jinja"}) {
             const std::string path = fmt::format("{}/{}", directory, name);

@@ -24,7 +24,8 @@ struct TokenizerChoice {
 };
 
 // Returns the choice of the tokenizer files in `directory`: tokenizer.json, else vocab.json with
-// merges.txt; nullopt when the directory has neither.
+// merges.txt, read as the class that a file next to them states, or as GPT-2's; nullopt when the
+// directory has neither.
 std::optional<TokenizerChoice> choice_in(const std::string& directory);
 
 // A file of a tokenizer, and the name that a model of Hugging Face gives it.

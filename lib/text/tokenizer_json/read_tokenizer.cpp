@@ -4,6 +4,7 @@
 #include <simdjson.h>
 
 #include <algorithm>
+#include <array>
 #include <filesystem>
 #include <optional>
 #include <set>
@@ -18,6 +19,7 @@
 #include "io/other_format.hpp"
 #include "text/bpe/vocabulary.hpp"
 #include "text/bpe_tokenizer.hpp"
+#include "text/gpt2_tokenizer.hpp"
 #include "text/normalizer/normalizer.hpp"
 #include "text/tokenizer_json/component.hpp"
 #include "text/tokenizer_json/pretokenizer_component.hpp"
@@ -245,9 +247,39 @@ using io::Json;
 
 constexpr i64 max_ids = i64{1} << 21;
 
+// A class of transformers that reads vocab.json and merges.txt.
+struct PairClass {
+    std::string_view name;
+    PretokenizerRule rule;
+    bool adds_space_and_bos;  // reads add_prefix_space and add_bos_token
+    std::vector<NormalizerStep> normalizer;
+    std::array<DefaultToken, 3> defaults;
+};
+
+// Returns the class `name`, with or without "Fast"; nullptr: lm-utils does not read its files.
+const PairClass* pair_class(std::string_view name) {
+    constexpr std::string_view end = "<|endoftext|>";
+    constexpr std::array<DefaultToken, 3> gpt2{
+        {{"bos_token", end}, {"eos_token", end}, {"unk_token", end}}};
+    static const std::array<PairClass, 4> classes{
+        {{"GPT2Tokenizer", PretokenizerRule::gpt2, true, {}, gpt2},
+         {"CodeGenTokenizer", PretokenizerRule::gpt2, true, {}, gpt2},
+         // transformers 4 cannot open them without a tokenizer.json, transformers 5 can.
+         {"GPTNeoXTokenizer", PretokenizerRule::gpt2, true, {}, gpt2},
+         {"Qwen2Tokenizer",
+          PretokenizerRule::qwen2,
+          false,
+          {{NormalizerStep::Kind::nfc}},
+          {{{"eos_token", end}, {"unk_token", end}, {"pad_token", end}}}}}};
+    constexpr std::string_view fast = "Fast";
+    if (name.ends_with(fast)) name.remove_suffix(fast.size());
+    const auto found = std::ranges::find(classes, name, &PairClass::name);
+    return found == classes.end() ? nullptr : &*found;
+}
+
 class Reader {
   public:
-    Reader(const std::string& path, SpecialInText special) : path_(path), json_(file_.rest()) {
+    Reader(std::string path, SpecialInText special) : path_(std::move(path)), json_(file_.rest()) {
         parts_.special = special;
     }
 
@@ -298,6 +330,33 @@ class Reader {
         parts_.prefix = std::move(around.prefix);
         parts_.suffix = std::move(around.suffix);
         parts_.eod = find_eod(named);
+        return std::move(parts_);
+    }
+
+    // Reads vocab.json, whose path the reader has, and merges.txt next to it.
+    BpeTokenizerParts read_pair(const PairClass& of, const std::string& merges_path) {
+        parts_.type = "HFTokenizer";
+        parts_.origin = path_;
+        parts_.files = read_gpt2_files(path_, merges_path);
+        n_vocab_ = std::ssize(parts_.files.tokens);
+        index_.emplace(parts_.files.tokens, path_);
+        parts_.rule = of.rule;
+        parts_.normalizer = Normalizer(of.normalizer);
+        NamedTokens named = read_named_tokens(path_, of.defaults);
+        for (const AddedToken& token : named.listed) {
+            const auto [at, is_new] = added_.emplace(token.content, parts_.added.size());
+            if (!is_new || token.content.empty()) continue;
+            check_id(token.content, token.id);
+            check_normalized(token);
+            parts_.added.push_back(token);
+        }
+        for (AddedToken& token : named.tokens) add_named(std::move(token));
+        note_missing();
+        parts_.eod = find_eod(named);
+        if (!of.adds_space_and_bos) return std::move(parts_);
+        parts_.prefix_space = named.prefix_space;
+        const auto bos = named.bos ? added_id(*named.bos) : std::nullopt;
+        if (named.adds_bos.value_or(false) && bos) parts_.prefix = {*bos};
         return std::move(parts_);
     }
 
@@ -572,7 +631,7 @@ class Reader {
         return std::nullopt;
     }
 
-    const std::string& path_;
+    const std::string path_;
     TokenizerJsonFile file_;
     const Json& json_;
     BpeTokenizerParts parts_;
@@ -592,6 +651,23 @@ std::string hf_tokenizer_path(const std::string& path) {
 
 namespace {
 
+bool has_pair(const std::string& directory) {
+    return io::exists(directory + "/vocab.json") && io::exists(directory + "/merges.txt");
+}
+
+BpeTokenizerParts read_pair(const std::string& directory, SpecialInText special) {
+    const std::string name = tokenizer_class_in(directory);
+    const PairClass* found = pair_class(name);
+    if (!found) {
+        usage_error(directory,
+                    "has vocab.json and merges.txt of the class {}, which lm-utils reads only from "
+                    "a tokenizer.json: let transformers write one: "
+                    "AutoTokenizer.from_pretrained(DIR).save_pretrained(DIR)",
+                    name);
+    }
+    return Reader(directory + "/vocab.json", special).read_pair(*found, directory + "/merges.txt");
+}
+
 // Throws Error(usage) for a directory without tokenizer.json, and names what it has instead.
 void require_tokenizer_json(const std::string& directory) {
     if (io::exists(hf_tokenizer_path(directory))) return;
@@ -605,7 +681,7 @@ void require_tokenizer_json(const std::string& directory) {
                     "AutoTokenizer.from_pretrained(DIR).save_pretrained(OUT)",
                     name);
     }
-    if (io::exists(directory + "/vocab.json") && io::exists(directory + "/merges.txt")) {
+    if (has_pair(directory)) {
         usage_error(directory,
                     "has vocab.json and merges.txt, but no tokenizer.json: give --tokenizer-type "
                     "GPT2BPETokenizer with --vocab-file and --merge-file");
@@ -615,7 +691,19 @@ void require_tokenizer_json(const std::string& directory) {
 
 }  // namespace
 
+bool is_pair_of_class(const std::string& directory) {
+    return !io::exists(hf_tokenizer_path(directory)) && has_pair(directory) &&
+           !tokenizer_class_in(directory).empty();
+}
+
+bool is_gpt2_class(std::string_view name) {
+    const PairClass* found = pair_class(name);
+    return found && found->rule == PretokenizerRule::gpt2;
+}
+
 std::shared_ptr<const Tokenizer> load_hf_tokenizer(const std::string& path, SpecialInText special) {
+    if (io::is_directory(path) && is_pair_of_class(path))
+        return std::make_shared<BpeTokenizer>(read_pair(path, special));
     if (io::is_directory(path)) require_tokenizer_json(path);
     return std::make_shared<BpeTokenizer>(Reader(hf_tokenizer_path(path), special).read());
 }

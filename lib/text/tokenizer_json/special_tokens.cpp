@@ -2,6 +2,7 @@
 #include "text/tokenizer_json/special_tokens.hpp"
 
 #include <algorithm>
+#include <charconv>
 #include <filesystem>
 #include <map>
 #include <utility>
@@ -40,7 +41,7 @@ struct NeighbourFile {
 // Reads a token, which is a string or an object with flags. `special`: the value of a missing flag.
 AddedToken token_of(const Json& json, const char* key, const std::string& path,
                     bool special = true) {
-    AddedToken token;
+    AddedToken token{.content = {}, .id = -1};
     if (json.is_object() && json.contains("content") && json["content"].is_string()) {
         token.content = json["content"].get<std::string>();
         token.special = io::json_get_or<bool>(json, "special", special, path);
@@ -66,8 +67,11 @@ void add_others(const NeighbourFile& file, std::vector<AddedToken>& tokens) {
 // Returns the tokens of added_tokens_decoder, which maps numbers to tokens.
 std::vector<AddedToken> decoder_tokens(const Json& decoder, const std::string& path) {
     std::map<std::pair<size_t, std::string>, AddedToken> sorted;  // "9" is less than "10"
-    for (const auto& [number, json] : decoder.items())
-        sorted.emplace(std::pair(number.size(), number), token_of(json, decoder_key, path, false));
+    for (const auto& [number, json] : decoder.items()) {
+        AddedToken token = token_of(json, decoder_key, path, false);
+        std::from_chars(number.data(), number.data() + number.size(), token.id);
+        sorted.emplace(std::pair(number.size(), number), std::move(token));
+    }
     std::vector<AddedToken> tokens;
     for (auto& [number, token] : sorted) tokens.push_back(std::move(token));
     return tokens;
@@ -81,7 +85,7 @@ std::vector<AddedToken> old_added_tokens(const NeighbourFile& file,
     for (const auto& [content, number] : file.json.items()) {
         if (!number.is_number_integer())
             run_error(file.path, "'{}': expected an id, got {}", content, number.dump());
-        AddedToken token{.content = content, .id = -1};
+        AddedToken token{.content = content, .id = number.get<i32>()};
         token.special = std::ranges::count(named, content, &AddedToken::content) > 0;
         token.normalized = !token.special;
         sorted.emplace(number.get<i64>(), std::move(token));
@@ -96,7 +100,7 @@ std::vector<AddedToken> old_added_tokens(const NeighbourFile& file,
 // As in transformers, the files of older versions, special_tokens_map.json and added_tokens.json,
 // are read only if tokenizer_config.json has no list added_tokens_decoder. Then
 // special_tokens_map.json overrides tokenizer_config.json.
-NamedTokens read_named_tokens(const std::string& path) {
+NamedTokens read_named_tokens(const std::string& path, std::span<const DefaultToken> defaults) {
     const NeighbourFile config = NeighbourFile::read(path, "tokenizer_config.json");
     NamedTokens named;
     named.config_path = config.path;
@@ -119,7 +123,9 @@ NamedTokens read_named_tokens(const std::string& path) {
     for (const char* role : roles) {
         const bool is_mapped = map && !map->get(role).is_null();
         const NeighbourFile& file = is_mapped ? *map : config;
-        const Json json = file.get(role);
+        Json json = file.get(role);
+        const auto absent = std::ranges::find(defaults, role, &DefaultToken::role);
+        if (!file.json.contains(role) && absent != defaults.end()) json = absent->content;
         if (json.is_null()) continue;
         AddedToken token = token_of(json, role, file.path);
         token.special = true;
@@ -137,6 +143,21 @@ NamedTokens read_named_tokens(const std::string& path) {
             old_added_tokens(NeighbourFile::read(path, "added_tokens.json"), named.tokens);
     }
     return named;
+}
+
+std::string tokenizer_class_in(const std::string& directory) {
+    const std::string beside = directory + "/vocab.json";
+    const NeighbourFile model = NeighbourFile::read(beside, "config.json");
+    for (const Json& name :
+         {NeighbourFile::read(beside, "tokenizer_config.json").get("tokenizer_class"),
+          model.get("tokenizer_class")}) {
+        if (name.is_string()) return name.get<std::string>();
+    }
+    const Json type = model.get("model_type");
+    for (const char* known : {"qwen2", "qwen2_moe", "qwen3", "qwen3_moe"}) {
+        if (type == known) return "Qwen2Tokenizer";
+    }
+    return {};
 }
 
 }  // namespace lm::text

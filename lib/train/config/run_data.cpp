@@ -12,6 +12,7 @@
 #include "data/sampling/data_paths.hpp"
 #include "data/sampling/mock_source.hpp"
 #include "io/file.hpp"
+#include "io/path.hpp"
 
 namespace lm::train {
 namespace {
@@ -53,6 +54,8 @@ std::shared_ptr<const text::Tokenizer> tokenizer_of_data(const data::TokenizerFa
     text::TokenizerChoice choice;
     for (const auto& [name, path, digest] : facts.files) {
         if (name == "tokenizer.json") choice.model = path;
+        if (name == "vocab.json" && facts.type == "HFTokenizer") choice.model = io::parent_of(path);
+        if (facts.type != "GPT2BPETokenizer") continue;
         if (name == "vocab.json") choice.vocab_file = path;
         if (name == "merges.txt") choice.merge_file = path;
     }
