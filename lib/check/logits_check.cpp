@@ -219,7 +219,8 @@ ImportCheck check_import(const std::string& native, const std::vector<std::strin
 
 Comparison compare_with_hf(const std::string& native, const std::string& hf,
                            const std::vector<std::string>& tokenizers) {
-    convert::check_hf_config(hf, ckpt::open(native).manifest().model);
+    const ckpt::Checkpoint checkpoint = ckpt::open(native);
+    convert::check_hf_config(hf, checkpoint.manifest().model, checkpoint.manifest().tokenizer);
     const DType theirs_type = convert::hf_weights_type(hf);
     OurLogits ours = forward(native, tokenizers, theirs_type);
     const std::vector<double> theirs = convert::hf_reference_logits(hf, ours.tokens.ids);

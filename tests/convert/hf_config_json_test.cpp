@@ -150,7 +150,7 @@ TEST_CASE("what a class writes, it reads") {
             config.activation = entry.value;
             config.untied_head = !config.untied_head;
             CHECK_FALSE(misfit(*hf, config));
-            const std::string text = hf_config(*hf, config, 3, DType::bf16).dump();
+            const std::string text = hf_config(*hf, config, {.eos = {3}}, DType::bf16).dump();
             const HfModel read = hf_model(text, "config.json");
             CHECK(read.hf_class == hf);
             CHECK(read.tokenizer.end_of_document == 3);

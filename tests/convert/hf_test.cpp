@@ -136,6 +136,109 @@ TEST_CASE("Hugging Face -> native -> Hugging Face: the same file, byte for byte"
     CHECK(config["torch_dtype"] == "float32");
 }
 
+TEST_CASE("special ids: an import and its export keep what the files state") {
+    const io::Json none = nullptr;
+    const std::string tokenizer = R"({"added_tokens": [{"id": 9, "content": "<s>"},
+        {"id": 11, "content": "</s>"}, {"id": 12, "content": "[PAD]"}],
+        "model": {"type": "Unigram", "vocab": [["a", -1.0], ["<x>", -2.0]]}})";
+    const std::string roles =
+        R"({"bos_token": "<s>", "eos_token": {"content": "</s>"}, "pad_token": "<x>"})";
+    struct Case {
+        const char* config;      // keys in addition to those of the model
+        const char* generation;  // generation_config.json; empty: none
+        bool has_tokenizer;
+        io::Json eos, bos, pad;                   // of the exported config.json
+        io::Json generation_eos, generation_bos;  // of the exported generation_config.json
+        i64 end_of_document;
+    };
+    const Case cases[] = {
+        {R"("eos_token_id": [0, 5], "bos_token_id": 1, "pad_token_id": 2)",
+         "",
+         false,
+         {0, 5},
+         1,
+         2,
+         {0, 5},
+         1,
+         0},
+        {R"("eos_token_id": 5, "bos_token_id": 1)",
+         R"({"eos_token_id": [5, 7], "bos_token_id": 3})",
+         true,
+         5,
+         1,
+         1,
+         {5, 7},
+         3,
+         5},
+        {R"("eos_token_id": null)",
+         R"({"eos_token_id": [7, 8]})",
+         false,
+         {7, 8},
+         none,
+         none,
+         {7, 8},
+         none,
+         7},
+        {R"("eos_token_id": null, "pad_token_id": -1)", "", true, 11, 9, 1, 11, 9, 11},
+        {R"("eos_token_id": 6)", "", false, 6, none, none, 6, none, 6},
+        {R"("eos_token_id": 77)", "{}", false, none, none, none, none, none, -1}};
+    for (const Case& c : cases) {
+        INFO(c.config << " " << c.generation);
+        const test::ScratchDirectory scratch;
+        write_hf(scratch / "hf", "transformer.");
+        std::string config = test::read(scratch / "hf/config.json");
+        config.replace(config.find(R"("eos_token_id": 76)"), 18, c.config);
+        test::write(scratch / "hf/config.json", config);
+        if (*c.generation) test::write(scratch / "hf/generation_config.json", c.generation);
+        if (c.has_tokenizer) {
+            test::write(scratch / "hf/tokenizer.json", tokenizer);
+            test::write(scratch / "hf/tokenizer_config.json", roles);
+        }
+        const auto report = from_hf(test::request_of(scratch / "hf", scratch / "native"));
+        CHECK(report.end_of_document == c.end_of_document);
+        to_hf(test::request_of(scratch / "native", scratch / "again"), gpt2);
+        const io::Json got = io::read_json(scratch / "again/config.json");
+        const io::Json generation = io::read_json(scratch / "again/generation_config.json");
+        CHECK(got["eos_token_id"] == c.eos);
+        CHECK(got["bos_token_id"] == c.bos);
+        CHECK(got.value("pad_token_id", none) == c.pad);
+        CHECK(generation["eos_token_id"] == c.generation_eos);
+        CHECK(generation["bos_token_id"] == c.generation_bos);
+        const ckpt::Manifest manifest = ckpt::open(scratch / "native").manifest();
+        CHECK_NOTHROW(check_hf_config(scratch / "again", manifest.model, manifest.tokenizer));
+    }
+    // A checkpoint without ids, and the tokenizer of --tokenizer.
+    const test::ScratchDirectory scratch;
+    write_hf(scratch / "hf", "transformer.");
+    io::make_directories(scratch / "tok");
+    test::write(scratch / "tok/tokenizer.json", tokenizer);
+    test::write(scratch / "tok/tokenizer_config.json", roles);
+    std::string config = test::read(scratch / "hf/config.json");
+    config.replace(config.find("76})"), 2, "null");
+    test::write(scratch / "hf/config.json", config);
+    from_hf(test::request_of(scratch / "hf", scratch / "native"));
+    ConversionRequest request = test::request_of(scratch / "native", scratch / "again");
+    request.tokenizer = scratch / "tok";
+    CHECK(to_hf(request, gpt2).end_of_document == 11);
+    CHECK(io::read_json(scratch / "again/config.json")["bos_token_id"] == 9);
+}
+
+TEST_CASE("check_hf_config names a special id that differs") {
+    const test::ScratchDirectory scratch;
+    write_hf(scratch / "hf", "transformer.");  // eos 76
+    const spec::ModelConfig model = read_hf_model(scratch / "hf").config;
+    const auto error = [&](const ckpt::TokenizerInfo& tokenizer) {
+        return test::error_of([&] { check_hf_config(scratch / "hf", model, tokenizer); },
+                              Exit::answer_is_no);
+    };
+    CHECK_NOTHROW(check_hf_config(scratch / "hf", model, {}));
+    CHECK_NOTHROW(check_hf_config(scratch / "hf", model, {.end_of_document = 76, .digest = ""}));
+    CHECK_THAT(error({.end_of_document = 9, .digest = ""}), HasInOrder("eos_token_id", "76", "9"));
+    CHECK_THAT(error({76, "", {}, {.eos = {76, 5}}, {}}), HasInOrder("eos_token_id", "76", "5"));
+    CHECK_NOTHROW(
+        check_hf_config(scratch / "hf", model, {76, "", {}, {.eos = {76}, .bos = 4}, {}}));
+}
+
 TEST_CASE("native -> Hugging Face -> native: bitwise, in shards, without prefix, from one file") {
     const test::ScratchDirectory scratch;
     const auto config = test::small_model();

@@ -153,6 +153,27 @@ IndexReference part_from(const io::Json& object, const std::string& path) {
             .totals = totals_from(io::json_get<io::Json>(object, "totals", path), path)};
 }
 
+constexpr const char* config_key = "config";
+constexpr const char* generation_key = "generation_config";
+
+io::OrderedJson to_json(const SpecialIds& ids) {
+    io::OrderedJson object;
+    if (!ids.eos.empty()) object["eos"] = ids.eos;
+    if (ids.bos) object["bos"] = *ids.bos;
+    if (ids.pad) object["pad"] = *ids.pad;
+    return object;
+}
+
+// Returns the ids of the member `key`; none without the member.
+SpecialIds special_ids_from(const io::Json& tokenizer, const char* key, const std::string& path) {
+    const auto object = io::json_get_or<io::Json>(tokenizer, key, io::Json::object(), path);
+    const auto id = [&](const char* name) {
+        return object.contains(name) ? std::optional(io::json_get<i64>(object, name, path))
+                                     : std::nullopt;
+    };
+    return {io::json_get_or<std::vector<i64>>(object, "eos", {}, path), id("bos"), id("pad")};
+}
+
 io::OrderedJson to_json(const TokenizerInfo& tokenizer) {
     io::OrderedJson object{{"end_of_document", tokenizer.end_of_document},
                            {"digest", tokenizer.digest}};
@@ -160,6 +181,9 @@ io::OrderedJson to_json(const TokenizerInfo& tokenizer) {
         object["files"].push_back(
             {{"file", file.name}, {"bytes", file.bytes}, {"digest", file.digest}});
     }
+    if (!tokenizer.config.empty()) object[config_key] = to_json(tokenizer.config);
+    if (!tokenizer.generation_config.empty())
+        object[generation_key] = to_json(tokenizer.generation_config);
     return object;
 }
 
@@ -176,6 +200,8 @@ TokenizerInfo tokenizer_from(const io::Json& object, const std::string& path) {
              .digest = io::json_get<std::string>(file, "digest", path),
              .text = nullptr});
     }
+    tokenizer.config = special_ids_from(object, config_key, path);
+    tokenizer.generation_config = special_ids_from(object, generation_key, path);
     return tokenizer;
 }
 

@@ -94,10 +94,20 @@ struct TensorInfo {
     DType dtype = DType::fp32;
 };
 
+// The ids of special tokens that a file of Hugging Face states.
+struct SpecialIds {
+    std::vector<i64> eos;  // a text ends at any of them; empty: not stated
+    std::optional<i64> bos = {}, pad = {};
+    bool empty() const { return eos.empty() && !bos && !pad; }
+    bool operator==(const SpecialIds&) const = default;
+};
+
 struct TokenizerInfo {
     i64 end_of_document = -1;               // -1: unknown
     std::string digest;                     // as in the metadata file of the data; may be empty
     std::vector<TokenizerFile> files = {};  // in the step
+    // As the model's config.json and generation_config.json stated them, for its export.
+    SpecialIds config = {}, generation_config = {};
 };
 
 struct Manifest {

@@ -11,6 +11,7 @@
 #include "convert/hf/fits.hpp"
 #include "convert/torch/pickle_globals.hpp"
 #include "io/file.hpp"
+#include "io/path.hpp"
 
 namespace lm::convert {
 
@@ -46,8 +47,12 @@ bool is_set(const io::Json& json, const char* key) {
     return found != json.end() && !found->is_null();
 }
 
-io::Json id_or_null(i64 id) {
-    return id < 0 ? io::Json(nullptr) : io::Json(id);
+void put_special_ids(const ckpt::SpecialIds& ids, io::Json& json) {
+    json["bos_token_id"] = ids.bos ? io::Json(*ids.bos) : io::Json(nullptr);
+    json["eos_token_id"] = ids.eos.empty()       ? io::Json(nullptr)
+                           : ids.eos.size() == 1 ? io::Json(ids.eos.front())
+                                                 : io::Json(ids.eos);
+    if (ids.pad) json["pad_token_id"] = *ids.pad;
 }
 
 std::string_view activation_name(const HfClass& hf, Activation activation) {
@@ -222,14 +227,30 @@ ModelConfig model_of(const HfClass& hf, const io::Json& json, const std::string&
     return c;
 }
 
-// Returns -1 when the config.json has no end-of-document token of the vocabulary.
-i64 end_of_document(const io::Json& json, i64 vocab_size) {
-    const auto eos = json.find("eos_token_id");
-    if (eos == json.end()) return -1;
-    // Llama 3 has a list of ids; the first one is the end-of-document token.
-    const io::Json id = eos->is_array() && !eos->empty() ? (*eos)[0] : *eos;
-    if (!id.is_number_integer() || id.get<i64>() < 0 || id.get<i64>() >= vocab_size) return -1;
-    return id.get<i64>();
+// Returns the special ids that are in the vocabulary. Old configurations have -1 for none.
+ckpt::SpecialIds special_ids(const io::Json& json, i64 vocab_size) {
+    const auto id_of = [&](const io::Json& id) {
+        const bool valid =
+            id.is_number_integer() && id.get<i64>() >= 0 && id.get<i64>() < vocab_size;
+        return valid ? std::optional(id.get<i64>()) : std::nullopt;
+    };
+    ckpt::SpecialIds ids;
+    if (!json.is_object()) return ids;
+    const io::Json eos = json.value("eos_token_id", io::Json());
+    for (const io::Json& one : eos.is_array() ? eos : io::Json::array({eos})) {
+        if (const auto id = id_of(one)) ids.eos.push_back(*id);
+    }
+    ids.bos = id_of(json.value("bos_token_id", io::Json()));
+    ids.pad = id_of(json.value("pad_token_id", io::Json()));
+    return ids;
+}
+
+// Llama 3 has a list of ids; the first one is the end-of-document token.
+void set_end_of_document(ckpt::TokenizerInfo& tokenizer) {
+    for (const ckpt::SpecialIds* ids : {&tokenizer.config, &tokenizer.generation_config}) {
+        if (tokenizer.end_of_document < 0 && !ids->eos.empty())
+            tokenizer.end_of_document = ids->eos.front();
+    }
 }
 
 }  // namespace
@@ -240,7 +261,8 @@ std::string hf_config_path(const std::string& model) {
     return (slash == model.npos ? std::string() : model.substr(0, slash + 1)) + "config.json";
 }
 
-io::Json hf_config(const HfClass& hf, const ModelConfig& config, i64 end_of_document, DType dtype) {
+io::Json hf_config(const HfClass& hf, const ModelConfig& config, const ckpt::SpecialIds& ids,
+                   DType dtype) {
     io::Json json;
     json["architectures"] = {hf.class_name};
     json["model_type"] = hf.model_type;
@@ -261,15 +283,24 @@ io::Json hf_config(const HfClass& hf, const ModelConfig& config, i64 end_of_docu
     if (hf.write_more) hf.write_more(config, json);
     json["tie_word_embeddings"] = !config.untied_head;
     json["use_cache"] = true;
-    json["bos_token_id"] = json["eos_token_id"] = id_or_null(end_of_document);
+    put_special_ids(ids, json);
     json["torch_dtype"] = torch_dtype(dtype);
     return json;
 }
 
-io::Json hf_generation_config(i64 end_of_document) {
-    return {{"_from_model_config", true},
-            {"bos_token_id", id_or_null(end_of_document)},
-            {"eos_token_id", id_or_null(end_of_document)}};
+// transformers replaces a generation_config.json with _from_model_config by the values of
+// config.json.
+io::Json hf_generation_config(const ckpt::SpecialIds& ids, const ckpt::SpecialIds& config) {
+    io::Json json = io::Json::object();
+    if (ids == config) json["_from_model_config"] = true;
+    put_special_ids(ids, json);
+    return json;
+}
+
+void add_missing(ckpt::SpecialIds& ids, const ckpt::SpecialIds& other) {
+    if (ids.eos.empty()) ids.eos = other.eos;
+    if (!ids.bos) ids.bos = other.bos;
+    if (!ids.pad) ids.pad = other.pad;
 }
 
 HfModel hf_model(std::string_view text, const std::string& path) {
@@ -277,7 +308,8 @@ HfModel hf_model(std::string_view text, const std::string& path) {
     HfModel model;
     model.hf_class = &class_of(json, path);
     model.config = model_of(*model.hf_class, json, path);
-    model.tokenizer.end_of_document = end_of_document(json, model.config.vocab_size);
+    model.tokenizer.config = special_ids(json, model.config.vocab_size);
+    set_end_of_document(model.tokenizer);
     return model;
 }
 
@@ -288,7 +320,14 @@ HfModel read_hf_model(const std::string& model) {
                     "does not exist: copy the model's config.json, which states the number of "
                     "heads, to this path");
     }
-    return hf_model(io::read_file(path), path);
+    HfModel read = hf_model(io::read_file(path), path);
+    const std::string generation = io::parent_of(path) + "/generation_config.json";
+    if (io::exists(generation)) {
+        read.tokenizer.generation_config =
+            special_ids(parse(io::read_file(generation), generation), read.config.vocab_size);
+    }
+    set_end_of_document(read.tokenizer);
+    return read;
 }
 
 const HfClass* hf_class_in(const std::string& config_path) {
@@ -324,8 +363,8 @@ ModelConfig with_unused_members(ModelConfig expected, const ModelConfig& found) 
 
 // Returns "KEY is VALUE, expected VALUE" for each key of config.json that differs.
 std::string differences(const HfModel& found, const ModelConfig& expected) {
-    const io::Json theirs = hf_config(*found.hf_class, found.config, -1, DType::fp32);
-    const io::Json wanted = hf_config(*found.hf_class, expected, -1, DType::fp32);
+    const io::Json theirs = hf_config(*found.hf_class, found.config, {}, DType::fp32);
+    const io::Json wanted = hf_config(*found.hf_class, expected, {}, DType::fp32);
     std::string text;
     for (const auto& [key, value] : wanted.items()) {
         const io::Json other = theirs.value(key, io::Json(nullptr));
@@ -334,6 +373,31 @@ std::string differences(const HfModel& found, const ModelConfig& expected) {
                             value.dump());
     }
     return text;
+}
+
+// The first id of eos is the end-of-document token of a training. A checkpoint that states only
+// this token agrees with every list that has it.
+void check_special_ids(const std::string& hf, const ckpt::TokenizerInfo& found,
+                       const ckpt::TokenizerInfo& expected) {
+    const auto all = [](const ckpt::TokenizerInfo& tokenizer) {
+        ckpt::SpecialIds ids = tokenizer.config;
+        add_missing(ids, tokenizer.generation_config);
+        return ids;
+    };
+    const ckpt::SpecialIds theirs = all(found);
+    ckpt::SpecialIds ours = all(expected);
+    const i64 end = expected.end_of_document;
+    if (ours.eos.empty() && end >= 0)
+        ours.eos = std::ranges::count(theirs.eos, end) > 0 ? theirs.eos : std::vector{end};
+    const auto check = [&](const char* key, const auto& is, const auto& wanted, bool stated) {
+        if (!stated || is == wanted) return;
+        fail(Exit::answer_is_no, hf_config_path(hf),
+             "describes a different model than the checkpoint: {} is {}, expected {}", key,
+             io::Json(is).dump(), io::Json(wanted).dump());
+    };
+    check("eos_token_id", theirs.eos, ours.eos, !theirs.eos.empty() && !ours.eos.empty());
+    check("bos_token_id", theirs.bos.value_or(-1), ours.bos.value_or(-1), theirs.bos && ours.bos);
+    check("pad_token_id", theirs.pad.value_or(-1), ours.pad.value_or(-1), theirs.pad && ours.pad);
 }
 
 HfModel read_model(const std::string& hf) {
@@ -348,8 +412,10 @@ HfModel read_model(const std::string& hf) {
 
 }  // namespace
 
-void check_hf_config(const std::string& hf, const ModelConfig& checkpoint) {
+void check_hf_config(const std::string& hf, const ModelConfig& checkpoint,
+                     const ckpt::TokenizerInfo& tokenizer) {
     const HfModel found = read_model(hf);
+    check_special_ids(hf, found.tokenizer, tokenizer);
     const ModelConfig expected = with_unused_members(checkpoint, found.config);
     if (ckpt::to_json(found.config) == ckpt::to_json(expected)) return;
     const std::string path = hf_config_path(hf);

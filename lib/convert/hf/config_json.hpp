@@ -16,10 +16,13 @@ namespace lm::convert {
 // weight file `model`.
 std::string hf_config_path(const std::string& model);
 
-// Return config.json and generation_config.json. `end_of_document` -1: not known, written as null.
-io::Json hf_config(const HfClass& hf, const spec::ModelConfig& config, i64 end_of_document,
+// Return config.json and generation_config.json. Unknown ids of bos and eos are written as null.
+io::Json hf_config(const HfClass& hf, const spec::ModelConfig& config, const ckpt::SpecialIds& ids,
                    DType dtype);
-io::Json hf_generation_config(i64 end_of_document);
+io::Json hf_generation_config(const ckpt::SpecialIds& ids, const ckpt::SpecialIds& config);
+
+// Gives `ids` those of `other` that it does not state.
+void add_missing(ckpt::SpecialIds& ids, const ckpt::SpecialIds& other);
 
 struct HfModel {
     const HfClass* hf_class = nullptr;
@@ -30,7 +33,8 @@ struct HfModel {
 // Throws Error(usage) for a model that lm-utils does not support, Error(failure) for missing and
 // invalid fields.
 HfModel hf_model(std::string_view text, const std::string& path);
-// Reads the config.json of the model `model`. Throws Error(usage) when there is none.
+// Reads the config.json of the model `model`, and generation_config.json next to it. Throws
+// Error(usage) when there is none.
 HfModel read_hf_model(const std::string& model);
 // Returns the class that this config.json names; nullptr: none, or one that lm-utils does not
 // support.
@@ -38,7 +42,9 @@ const HfClass* hf_class_in(const std::string& config_path);
 
 // Throws Error(answer_is_no) when config.json of the model `hf` (a directory or a file) describes a
 // different forward pass than `checkpoint`. The message names the differing keys, each with both
-// values. Does not compare dropout, initialization and the length of sequences.
-void check_hf_config(const std::string& hf, const spec::ModelConfig& checkpoint);
+// values. Does not compare dropout, initialization and the length of sequences. Throws the same
+// error for a special id that both state, with different values.
+void check_hf_config(const std::string& hf, const spec::ModelConfig& checkpoint,
+                     const ckpt::TokenizerInfo& tokenizer);
 
 }  // namespace lm::convert

@@ -293,6 +293,14 @@ std::string vocabulary_token(const std::string& vocab_json, i64 id) {
 
 }  // namespace
 
+text::TokenizerIds tokenizer_ids(const std::string& directory) {
+    try {
+        return text::read_tokenizer_ids(directory);
+    } catch (const Error&) {
+        return {};
+    }
+}
+
 void copy_tokenizer(const std::string& from, const std::string& to) {
     if (!io::is_directory(from))
         usage_error("--tokenizer", "{} is not a directory: give the directory of a tokenizer",

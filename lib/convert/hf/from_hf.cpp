@@ -60,7 +60,13 @@ ConversionReport from_hf(const ConversionRequest& request) {
     const OpenedHf opened = open_hf(request.in);
     ckpt::SaveInfo info;
     info.tokenizer = opened.tokenizer;
-    info.tokenizer.files = tokenizer_of_model(io::parent_of(hf_config_path(request.in)));
+    const std::string directory = io::parent_of(hf_config_path(request.in));
+    info.tokenizer.files = tokenizer_of_model(directory);
+    if (info.tokenizer.end_of_document < 0) {
+        const auto eos = tokenizer_ids(directory).eos;
+        if (eos && *eos < opened.import.tensors().config().vocab_size)
+            info.tokenizer.end_of_document = *eos;
+    }
     info.weights = request.dtype.value_or(DType::fp32);
     ConversionReport report = opened.import.write(request, info);
     report.n_tensors = opened.n_tensors;

@@ -1,10 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "convert/hf/to_hf.hpp"
 
+#include <algorithm>
 #include <map>
+#include <optional>
 #include <utility>
 
 #include "base/error.hpp"
+#include "base/log.hpp"
 #include "ckpt/format/checkpoint.hpp"
 #include "ckpt/format/safetensors.hpp"
 #include "ckpt/history/steps.hpp"
@@ -111,13 +114,47 @@ class Exporter {
     }
 
     void write_json(const std::string& directory, const spec::ModelConfig& model) {
-        i64 eod = checkpoint_.manifest().tokenizer.end_of_document;
-        if (eod < 0 && model.vocab_size == gpt2_vocabulary) eod = gpt2_vocabulary - 1;
-        report_.end_of_document = eod;
+        ckpt::TokenizerInfo tokenizer = checkpoint_.manifest().tokenizer;
+        ckpt::SpecialIds& ids = tokenizer.config;
+        ckpt::SpecialIds& generation = tokenizer.generation_config;
+        add_missing(ids, generation);
+        add_missing(ids, {.eos = eos_of(tokenizer.end_of_document)});
+        const ckpt::SpecialIds others = ids_of_tokenizer(model);
+        if (!ids.eos.empty() && !others.eos.empty() &&
+            std::ranges::count(generation.eos.empty() ? ids.eos : generation.eos,
+                               others.eos.front()) == 0) {
+            note(
+                "{}: eos_token of the tokenizer has the id {}, but the checkpoint states {}, which "
+                "config.json gets",
+                request_.out, others.eos.front(), ids.eos.front());
+        }
+        add_missing(ids, others);
+        add_missing(generation, ids);
+        report_.end_of_document = ids.eos.empty() ? -1 : ids.eos.front();
         io::write_file(directory + "/config.json",
-                       io::json_text(hf_config(hf_, model, eod, dtype_)), io::Overwrite::no);
+                       io::json_text(hf_config(hf_, model, ids, dtype_)), io::Overwrite::no);
         io::write_file(directory + "/generation_config.json",
-                       io::json_text(hf_generation_config(eod)), io::Overwrite::no);
+                       io::json_text(hf_generation_config(generation, ids)), io::Overwrite::no);
+    }
+
+    static std::vector<i64> eos_of(i64 end_of_document) {
+        return end_of_document < 0 ? std::vector<i64>() : std::vector{end_of_document};
+    }
+
+    // Returns the special ids of the tokenizer that write_tokenizer() writes.
+    ckpt::SpecialIds ids_of_tokenizer(const spec::ModelConfig& model) const {
+        const bool stored = !checkpoint_.manifest().tokenizer.files.empty();
+        if (request_.tokenizer.empty() && !stored) {
+            if (model.vocab_size != gpt2_vocabulary) return {};
+            return {{gpt2_vocabulary - 1}, gpt2_vocabulary - 1, {}};
+        }
+        const text::TokenizerIds found =
+            tokenizer_ids(request_.tokenizer.empty() ? checkpoint_.path() : request_.tokenizer);
+        const auto in_model = [&](const std::optional<i64>& id) {
+            return id && *id < model.vocab_size ? id : std::nullopt;
+        };
+        const auto eos = in_model(found.eos);
+        return {eos_of(eos.value_or(-1)), in_model(found.bos), in_model(found.pad)};
     }
 
     void write_tokenizer(const std::string& directory, const spec::ModelConfig& model) {

@@ -696,6 +696,13 @@ bool is_pair_of_class(const std::string& directory) {
            !tokenizer_class_in(directory).empty();
 }
 
+NamedTokens named_tokens_in(const std::string& directory) {
+    const PairClass* found = pair_class(tokenizer_class_in(directory));
+    return read_named_tokens(
+        hf_tokenizer_path(directory),
+        found ? std::span<const DefaultToken>(found->defaults) : std::span<const DefaultToken>());
+}
+
 bool is_gpt2_class(std::string_view name) {
     const PairClass* found = pair_class(name);
     return found && found->rule == PretokenizerRule::gpt2;

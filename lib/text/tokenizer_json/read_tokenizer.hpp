@@ -9,6 +9,7 @@
 #include <string_view>
 
 #include "text/tokenizer.hpp"
+#include "text/tokenizer_json/special_tokens.hpp"
 
 namespace lm::text {
 
@@ -26,6 +27,9 @@ std::shared_ptr<const Tokenizer> load_hf_tokenizer(const std::string& path, Spec
 // Returns whether `directory` has no tokenizer.json, but vocab.json and merges.txt and a file that
 // states their class (tokenizer_class_in()).
 bool is_pair_of_class(const std::string& directory);
+// Reads the roles of tokens in the files in `directory`, with the defaults of the class that they
+// state. Throws Error(failure) with the path of an invalid file.
+NamedTokens named_tokens_in(const std::string& directory);
 // Returns whether the pre-tokenizer of the class `name` is GPT-2's.
 bool is_gpt2_class(std::string_view name);
 // Returns the path of the tokenizer.json that load_hf_tokenizer(path) reads.

@@ -130,6 +130,7 @@ NamedTokens read_named_tokens(const std::string& path, std::span<const DefaultTo
         AddedToken token = token_of(json, role, file.path);
         token.special = true;
         if (role == std::string_view("bos_token")) named.bos = token.content;
+        if (role == std::string_view("pad_token")) named.pad = token.content;
         if (role == std::string_view("eos_token")) {
             named.eos = token.content;
             named.eos_path = file.path;

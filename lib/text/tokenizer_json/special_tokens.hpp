@@ -15,7 +15,7 @@
 namespace lm::text {
 
 struct NamedTokens {
-    std::optional<std::string> bos, eos;
+    std::optional<std::string> bos, eos, pad;
     std::optional<bool> adds_bos, adds_eos;  // add_bos_token, add_eos_token
     std::string tokenizer_class;             // empty: not stated
     bool prefix_space = false;               // add_prefix_space

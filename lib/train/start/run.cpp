@@ -50,9 +50,21 @@ struct TrainingData {
     io::OrderedJson identities;  // result of training_data(), for checkpoints; set on rank 0 only
 };
 
+// Keeps the special ids of an imported model for its export, unless the data has another end of
+// document.
+void keep_special_ids(const ckpt::TokenizerInfo& loaded, ckpt::TokenizerInfo& tokenizer) {
+    const i64 end = tokenizer.end_of_document;
+    std::vector<i64> eos = loaded.config.eos;
+    eos.insert(eos.end(), loaded.generation_config.eos.begin(), loaded.generation_config.eos.end());
+    if (end >= 0 && !eos.empty() && std::ranges::count(eos, end) == 0) return;
+    tokenizer.config = loaded.config;
+    tokenizer.generation_config = loaded.generation_config;
+}
+
 // Reads on rank 0, which saves them, the files of the tokenizer. They are no reason to end a run.
 void read_tokenizer(RunConfig& config, const std::optional<ckpt::Checkpoint>& checkpoint) {
     try {
+        if (checkpoint) keep_special_ids(checkpoint->manifest().tokenizer, config.tokenizer);
         config.tokenizer.files = tokenizer_files(config, checkpoint);
     } catch (const Error& error) {
         warn("{}: the steps of this run do not store the tokenizer", error.what());
