@@ -77,7 +77,7 @@ void add_run_options(cli::Options& options, config::TrainFlags& flags,
 
 config::TrainFlags resolve_flags(const config::TrainFlags& flags) {
     config::TrainFlags resolved = flags;
-    config::apply_deepspeed(resolved);
+    config::apply_deepspeed(resolved, resolved.action.world_size);
     resolved.rank_checks.check();
     return resolved;
 }

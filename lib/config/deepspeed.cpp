@@ -4,11 +4,13 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <set>
 #include <utility>
 
 #include "base/error.hpp"
 #include "base/log.hpp"
 #include "base/nearest_name.hpp"
+#include "base/shape.hpp"
 #include "io/file.hpp"
 #include "io/json.hpp"
 #include "spec/curriculum.hpp"
@@ -17,7 +19,7 @@ namespace lm::config {
 namespace {
 
 // Keys that have no effect here. gradient_accumulation_steps is ignored only with a batch ramp or
-// the value "auto"; otherwise check_accumulation() reads it.
+// the value "auto"; otherwise read_batches() reads it.
 constexpr std::array ignored_keys = {"steps_per_print",
                                      "wall_clock_breakdown",
                                      "elastic_checkpoint",
@@ -90,12 +92,14 @@ constexpr std::array known_in_blocks = {
 
 class Reader {
   public:
-    explicit Reader(TrainFlags& flags)
-        : flags_(flags), path_(flags.deepspeed_config), given_(flags.given) {}
+    Reader(TrainFlags& flags, std::optional<i64> n_ranks)
+        : flags_(flags), n_ranks_(n_ranks), path_(flags.deepspeed_config), given_(flags.given) {}
 
     void apply() {
         if (!io::exists(path_)) usage_error("--deepspeed_config", "{} does not exist", path_);
-        config_ = io::parse_json(io::read_input(path_), path_);
+        const std::string text = io::read_input(path_);
+        config_ = io::parse_json(text, path_);
+        refuse_duplicate_keys(text);
         if (!config_.is_object())
             usage_error(path_, "is not a DeepSpeed configuration: it must be a JSON object");
         set("train_micro_batch_size_per_gpu", "--micro-batch-size", flags_.schedule.micro_batch);
@@ -238,28 +242,88 @@ class Reader {
         to.root_degree = io::json_get_or<i64>(schedule, "root_degree", to.root_degree, path_);
     }
 
-    // Throws Error(usage) unless gradient_accumulation_steps x micro-batch size divides the global
-    // batch. With a batch ramp, ignores the key. resolve() of train/config/run_config.hpp later
-    // checks the key against the number of ranks.
-    void check_accumulation() {
+    // Throws Error(usage) for a key that an object has twice, as DeepSpeed does.
+    void refuse_duplicate_keys(std::string_view text) const {
+        std::vector<std::set<std::string>> objects;  // the keys of the open objects
+        const auto visit = [&](int, io::Json::parse_event_t event, const io::Json& value) {
+            using Event = io::Json::parse_event_t;
+            if (event == Event::object_start) objects.emplace_back();
+            if (event == Event::object_end) objects.pop_back();
+            if (event == Event::key && !objects.back().insert(value.get<std::string>()).second) {
+                wrong(value.get<std::string>(),
+                      "appears twice in one object: remove one of the two");
+            }
+            return true;
+        };
+        (void)io::Json::parse(text, visit);
+    }
+
+    // Returns the number of data-parallel ranks; nullopt: unknown, or checked elsewhere.
+    std::optional<i64> data_parallel() const {
+        const spec::ParallelConfig sizes = sizes_of(flags_.parallel);
+        if (!n_ranks_ || sizes.tp < 1 || sizes.pp < 1) return std::nullopt;
+        const i64 n = *n_ranks_ / sizes.ranks_per_replica();
+        return n < 1 ? std::nullopt : std::optional(n);
+    }
+
+    // Derives the batch size or the micro-batch size that neither the file nor a flag states, as
+    // DeepSpeed does (DeepSpeedConfig._set_batch_related_parameters). With a batch ramp, ignores
+    // gradient_accumulation_steps. resolve() of train/config/run_config.hpp later checks the steps
+    // against the number of ranks.
+    void read_batches() {
         constexpr const char* key = "gradient_accumulation_steps";
+        ScheduleFlags& to = flags_.schedule;
         const auto at = config_.find(key);
-        if (at == config_.end() || *at == "auto") return;
-        if (!flags_.schedule.global_batch) {
-            wrong(key, "needs a batch size: give train_batch_size or --global-batch-size");
+        const bool has_steps = at != config_.end() && *at != "auto";
+        if (!to.rampup.empty()) return;
+        if (has_steps) known_.emplace_back(key);
+        const i64 steps = has_steps ? io::json_as<i64>(*at, key, path_) : 1;
+        if (steps < 1) wrong(key, "expected at least 1, got {}", steps);
+        if (has_steps && !to.global_batch && !to.micro_batch) {
+            wrong(key,
+                  "needs a batch size: give train_batch_size or train_micro_batch_size_per_gpu");
         }
-        if (!flags_.schedule.rampup.empty()) return;
-        known_.emplace_back(key);
-        const i64 steps = io::json_as<i64>(*at, key, path_);
+        const bool states_batch = to.global_batch && !given_.contains("--global-batch-size");
+        const bool states_micro = to.micro_batch && !given_.contains("--micro-batch-size");
+        if (const auto dp = data_parallel(); dp && (has_steps || states_batch || states_micro))
+            derive_batch(steps, *dp);
+        if (!has_steps) return;
+        if (to.global_batch && to.micro_batch) check_accumulation(key, steps);
+        to.accumulation_steps = steps;
+    }
+
+    void derive_batch(i64 steps, i64 dp) {
+        ScheduleFlags& to = flags_.schedule;
+        if (!to.batch_steps.empty()) return;
+        if (to.micro_batch && !to.global_batch) {
+            to.global_batch = checked_mul(checked_mul(*to.micro_batch, steps), dp);
+            note("{}: the global batch size is {}: {} samples x {} steps x {} data-parallel ranks",
+                 path_, *to.global_batch, *to.micro_batch, steps, dp);
+        } else if (to.global_batch && !to.micro_batch) {
+            const i64 unit = checked_mul(steps, dp);
+            if (*to.global_batch < 1 || *to.global_batch % unit != 0) {
+                wrong("train_batch_size",
+                      "{} is not a multiple of {} steps x {} data-parallel ranks: give "
+                      "train_micro_batch_size_per_gpu",
+                      *to.global_batch, steps, dp);
+            }
+            to.micro_batch = *to.global_batch / unit;
+            note("{}: the micro-batch size is {}: {} samples / {} steps / {} data-parallel ranks",
+                 path_, *to.micro_batch, *to.global_batch, steps, dp);
+        }
+    }
+
+    // Throws Error(usage) unless gradient_accumulation_steps x micro-batch size divides the global
+    // batch.
+    void check_accumulation(const char* key, i64 steps) const {
         const i64 batch = *flags_.schedule.global_batch;
-        const i64 micro_batch = flags_.schedule.micro_batch.value_or(0);
-        const bool fits = steps >= 1 && micro_batch >= 1 && batch % steps == 0 &&
-                          batch / steps % micro_batch == 0;
+        const i64 micro_batch = *flags_.schedule.micro_batch;
+        const bool fits =
+            micro_batch >= 1 && batch % steps == 0 && batch / steps % micro_batch == 0;
         if (!fits) {
             wrong(key, "is {}, but the batch size {} is not a multiple of {} x micro-batch size {}",
                   steps, batch, steps, micro_batch);
         }
-        flags_.schedule.accumulation_steps = steps;
     }
 
     // Throws Error(usage) when the unknown key `name` looks like a misspelling of a key in `known`.
@@ -295,7 +359,7 @@ class Reader {
     }
 
     void check_rest() {
-        check_accumulation();
+        read_batches();
         std::string ignored;
         const auto ignore = [&ignored](const std::string& key) {
             ignored += (ignored.empty() ? "" : ", ") + key;
@@ -336,6 +400,7 @@ class Reader {
     }
 
     TrainFlags& flags_;
+    std::optional<i64> n_ranks_;
     std::string path_;
     io::Json config_;
     const cli::GivenNames& given_;
@@ -344,8 +409,8 @@ class Reader {
 
 }  // namespace
 
-void apply_deepspeed(TrainFlags& flags) {
-    if (!flags.deepspeed_config.empty()) Reader(flags).apply();
+void apply_deepspeed(TrainFlags& flags, std::optional<i64> n_ranks) {
+    if (!flags.deepspeed_config.empty()) Reader(flags, n_ranks).apply();
 }
 
 }  // namespace lm::config

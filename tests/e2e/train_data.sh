@@ -69,9 +69,37 @@ run fp16.log lm-train "${args[@]}" --deepspeed_config fp16.json --dry-run --loss
 for flag in --loss-scale --loss-scale-window; do
     grep -q "note: fp16.json: fp16: .*$flag$" fp16.log.err || fail "fp16: no note of $flag: $(cat fp16.log.err)"
 done
-echo '{"train_micro_batch_size_per_gpu": 2, "gradient_accumulation_steps": 3}' >alone.json
-expect 2 ' alone.json: gradient_accumulation_steps: .*train_batch_size' \
-    lm-train "${model[@]}" --data-path data_text_document --micro-batch-size 2 --train-iters 2 --lr 1 --deepspeed_config alone.json
+
+# Of the three sizes two give the third, as in DeepSpeed; one alone has one micro-batch a step. batch FILE RANKS EXPECTED FLAG...
+batch() {
+    echo "$1" >sizes.json
+    run sizes.out lm-train "${model[@]}" --data-path data_text_document --train-iters 2 --lr 1 --deepspeed_config sizes.json \
+        --world-size "$2" --dry-run "${@:4}"
+    local got
+    got=$(cat sizes.out sizes.out.err | sed -nE 's/.* batch +([0-9]+) samples, ([0-9]+) micro-batch(es)? of ([0-9]+).*/\1 \2 \4/p')
+    [ "$got" = "$3" ] || fail "$1: $got: $(cat sizes.out sizes.out.err)"
+}
+batch '{"train_micro_batch_size_per_gpu": 2, "gradient_accumulation_steps": 3}' 1 "6 3 2"
+batch '{"train_micro_batch_size_per_gpu": 2, "gradient_accumulation_steps": 3}' 4 "24 3 2"
+batch '{"train_batch_size": 24, "gradient_accumulation_steps": 3}' 4 "24 3 2"
+batch '{"train_batch_size": "auto", "gradient_accumulation_steps": 3}' 4 "24 3 2" --global-batch-size 24
+batch '{"train_batch_size": 24, "train_micro_batch_size_per_gpu": 2}' 4 "24 3 2"
+batch '{"train_micro_batch_size_per_gpu": 2}' 4 "8 1 2"
+batch '{"train_batch_size": 24}' 4 "24 1 6"
+batch '{"train_micro_batch_size_per_gpu": 2, "gradient_accumulation_steps": 3}' 4 "12 3 2" --tensor-model-parallel-size 2
+alone=("${model[@]}" --data-path data_text_document --train-iters 2 --lr 1 --deepspeed_config sizes.json)
+echo '{"train_batch_size": 7, "gradient_accumulation_steps": 2}' >sizes.json
+expect 2 ' sizes.json: train_batch_size: 7 .* 2 ' lm-train "${alone[@]}"
+echo '{"gradient_accumulation_steps": 2}' >sizes.json
+expect 2 ' sizes.json: gradient_accumulation_steps: .*train_batch_size' lm-train "${alone[@]}"
+echo '{"train_batch_size": 8, "fp16": {"enabled": false, "enabled": true}}' >sizes.json
+expect 2 ' sizes.json: enabled: .*twice' lm-train "${alone[@]}"
+# An unreadable file may state the size that seems to be missing.
+echo '{"train_batch_size": 8, "train_micro_batch_size_per_gpu": 2, "gradient_accumulation_steps": "8"}' >sizes.json
+expect 3 ' sizes.json: gradient_accumulation_steps ' lm-train "${alone[@]}"
+echo '{"train_batch_size": 8 "train_micro_batch_size_per_gpu": 2}' >sizes.json
+expect 3 ' sizes.json: not valid JSON ' lm-train "${alone[@]}"
+[ "$(wc -l <err)" = 1 ] || fail "an unreadable file: $(cat err)"
 
 jq '.gradient_accumulation_steps = 7' ds.json >seven.json
 expect 2 ' seven.json: gradient_accumulation_steps: .*7, .* 6' lm-train "${args[@]}" --deepspeed_config seven.json

@@ -258,7 +258,7 @@ class Resolver {
 
     std::optional<RunConfig> resolve(std::string command_line) {
         problems_.check([&] { check_unused_flags(flags_, ranks_.have_gpus); });
-        problems_.check([&] { config::apply_deepspeed(flags_); });
+        read_deepspeed_ = problems_.check([&] { config::apply_deepspeed(flags_, ranks_.n); });
         const bool output_is_valid = check_numbers();
         resolve_data();
         resolve_model();
@@ -284,6 +284,7 @@ class Resolver {
     bool check_numbers() {
         problems_.check([&] {
             const std::optional<i64>& micro_batch = flags_.schedule.micro_batch;
+            if (!micro_batch && !read_deepspeed_) return;  // the file may state it
             if (!micro_batch)
                 usage_error("--micro-batch-size",
                             "is missing: give the number of samples that a rank computes at once");
@@ -374,7 +375,7 @@ class Resolver {
                 [&] { schedule_.emplace(schedule_request(flags_.schedule, seq_length)); });
         }
         problems_.check([&] { flags_.optimizer.check(); });
-        if (micro_batch() < 1) return;
+        if (micro_batch() < 1 || (!read_deepspeed_ && !flags_.schedule.global_batch)) return;
         // The batch sizes are checked even if the learning rate is not valid.
         spec::BatchRamp ramp;
         if (!problems_.check([&] { ramp = config::batch_ramp(flags_.schedule, seq_length); }))
@@ -491,6 +492,7 @@ class Resolver {
     Problems& problems_;
     SaveRules saves_;
     i64 save_buffer_ = 0;
+    bool read_deepspeed_ = true;  // the file of --deepspeed_config, if one is given, has no problem
     std::vector<config::IterationRange> skipped_;
     data::DataOrder data_order_ = data::DataOrder::stateless;
     Vocabulary vocabulary_;
