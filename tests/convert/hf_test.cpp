@@ -223,6 +223,42 @@ TEST_CASE("special ids: an import and its export keep what the files state") {
     CHECK(io::read_json(scratch / "again/config.json")["bos_token_id"] == 9);
 }
 
+TEST_CASE("a tokenizer with more ids than the model has rows is refused") {
+    // The model has 77 rows.
+    const auto write_tokenizer = [](const std::string& directory, i64 largest, bool pair) {
+        io::make_directories(directory);
+        const std::string id = std::to_string(largest);
+        if (pair) {
+            test::write(directory + "/vocab.json", R"({"a": 0})");
+            test::write(directory + "/merges.txt", "#version: 0.2\n");
+            test::write(directory + "/added_tokens.json", R"({"<x>": )" + id + "}");
+        } else {
+            test::write(directory + "/tokenizer.json", R"({"model": {"vocab": {"a": 0}},
+                "added_tokens": [{"id": )" + id + R"(, "content": "<x>"}]})");
+        }
+    };
+    for (const bool pair : {false, true}) {
+        const test::ScratchDirectory scratch;
+        write_hf(scratch / "hf", "transformer.");
+        from_hf(test::request_of(scratch / "hf", scratch / "native"));
+        write_tokenizer(scratch / "small", 76, pair);
+        write_tokenizer(scratch / "large", 77, pair);
+        ConversionRequest request = test::request_of(scratch / "native", scratch / "out");
+        request.tokenizer = scratch / "large";
+        CHECK_THAT(test::error_of([&] { to_hf(request, gpt2); }),
+                   HasInOrder("large/", "'<x>'", " 77", " 77 "));
+        CHECK_FALSE(io::exists(scratch / "out"));
+        request.tokenizer = scratch / "small";
+        CHECK(to_hf(request, gpt2).has_tokenizer);
+        write_tokenizer(scratch / "hf", 77, pair);
+        CHECK_THAT(
+            test::error_of([&] { from_hf(test::request_of(scratch / "hf", scratch / "again")); }),
+            HasInOrder("hf/", "'<x>'", " 77", " 77 "));
+        write_tokenizer(scratch / "hf", 76, pair);
+        CHECK_NOTHROW(from_hf(test::request_of(scratch / "hf", scratch / "again")));
+    }
+}
+
 TEST_CASE("check_hf_config names a special id that differs") {
     const test::ScratchDirectory scratch;
     write_hf(scratch / "hf", "transformer.");  // eos 76

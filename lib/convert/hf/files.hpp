@@ -79,6 +79,9 @@ std::string index_json(const std::vector<std::vector<std::string>>& shards, i64 
 // Returns the ids that the tokenizer files in `directory` state; none for files that cannot be
 // read, because a conversion only copies them.
 text::TokenizerIds tokenizer_ids(const std::string& directory);
+// Throws Error(failure) when the tokenizer files in `directory` can give an id that a model of
+// `vocab_size` rows does not have. Fewer ids than rows are no fault.
+void check_tokenizer_fits(const std::string& directory, i64 vocab_size);
 // Copies the tokenizer files of directory `from` to directory `to`. Throws Error(usage) when `from`
 // has none.
 void copy_tokenizer(const std::string& from, const std::string& to);

@@ -61,6 +61,7 @@ ConversionReport from_hf(const ConversionRequest& request) {
     ckpt::SaveInfo info;
     info.tokenizer = opened.tokenizer;
     const std::string directory = io::parent_of(hf_config_path(request.in));
+    check_tokenizer_fits(directory, opened.import.tensors().config().vocab_size);
     info.tokenizer.files = tokenizer_of_model(directory);
     if (info.tokenizer.end_of_document < 0) {
         const auto eos = tokenizer_ids(directory).eos;

@@ -40,6 +40,8 @@ class Exporter {
     ConversionReport run() {
         const spec::ModelConfig& model = checkpoint_.manifest().model;
         check_fits(hf_, model);
+        if (const std::string from = tokenizer_place(); !from.empty())
+            check_tokenizer_fits(from, model.vocab_size);
         for (MappedTensor& tensor : hf_tensors(hf_, ModelTensors(model))) {
             sizes_.push_back({tensor.name, tensor.numel() * size_of(dtype_)});
             report_.n_bytes += sizes_.back().bytes;
@@ -141,15 +143,20 @@ class Exporter {
         return end_of_document < 0 ? std::vector<i64>() : std::vector{end_of_document};
     }
 
+    // Returns the directory of the tokenizer that the export copies; an empty path: none.
+    std::string tokenizer_place() const {
+        if (!request_.tokenizer.empty()) return request_.tokenizer;
+        return checkpoint_.manifest().tokenizer.files.empty() ? "" : checkpoint_.path();
+    }
+
     // Returns the special ids of the tokenizer that write_tokenizer() writes.
     ckpt::SpecialIds ids_of_tokenizer(const spec::ModelConfig& model) const {
-        const bool stored = !checkpoint_.manifest().tokenizer.files.empty();
-        if (request_.tokenizer.empty() && !stored) {
+        const std::string from = tokenizer_place();
+        if (from.empty()) {
             if (model.vocab_size != gpt2_vocabulary) return {};
             return {{gpt2_vocabulary - 1}, gpt2_vocabulary - 1, {}};
         }
-        const text::TokenizerIds found =
-            tokenizer_ids(request_.tokenizer.empty() ? checkpoint_.path() : request_.tokenizer);
+        const text::TokenizerIds found = tokenizer_ids(from);
         const auto in_model = [&](const std::optional<i64>& id) {
             return id && *id < model.vocab_size ? id : std::nullopt;
         };

@@ -6,6 +6,7 @@
 
 #include "base/error.hpp"
 #include "base/log.hpp"
+#include "convert/hf/files.hpp"
 #include "io/file.hpp"
 
 namespace lm::convert {
@@ -240,7 +241,9 @@ ConversionReport MegatronImport::write() {
                                             ? model.consumed_tokens
                                             : model.consumed_samples * model.config.seq_length,
                      .optimizer_step = optimizer_step()};
-    info.tokenizer.files = ckpt::tokenizer_files_in(tokenizer_directory(request_.in));
+    const std::string tokenizer = tokenizer_directory(request_.in);
+    check_tokenizer_fits(tokenizer, model.config.vocab_size);
+    info.tokenizer.files = ckpt::tokenizer_files_in(tokenizer);
     info.seed = model.seed;
     info.weights = weights();
     if (!loss_scale_.is_null()) {
