@@ -144,7 +144,10 @@ void HfTensors::read_torch(const std::string& path, std::vector<SourceTensor>& t
     }
 }
 
-std::set<std::string> HfTensors::add_file(const std::string& path) {
+// transformers loads the shards in the order of their names, so the last one with a tensor wins.
+// An index that names another shard contradicts it.
+std::set<std::string> HfTensors::add_file(const std::string& path,
+                                          const std::map<std::string, std::string>& index) {
     std::vector<SourceTensor> tensors;
     is_torch_file(path) ? read_torch(path, tensors) : read_safetensors(path, tensors);
     std::set<std::string> names;
@@ -153,8 +156,19 @@ std::set<std::string> HfTensors::add_file(const std::string& path) {
         names.insert(name);
         const auto [at, added] = tensors_.try_emplace(name, std::move(tensor));
         if (added || same_elements(at->second, tensor)) continue;
-        run_error(path, "corrupt: tensor {} differs from the tensor of this name in {}", name,
-                  at->second.path());
+        const auto listed = index.find(name);
+        if (listed == index.end() || listed->second != path) {
+            run_error(path,
+                      "tensor {} differs from the tensor of this name in {}{}: remove it from one "
+                      "of the two",
+                      name, at->second.path(),
+                      listed == index.end()
+                          ? ""
+                          : ", which the index names, and transformers loads the last shard");
+        }
+        note("{}: tensor {} is read, as the index says; {} has it with other values", path, name,
+             at->second.path());
+        at->second = std::move(tensor);
     }
     for (const auto& [name, unread] : unread_) {
         if (unread.path == path) names.insert(name);
@@ -167,12 +181,14 @@ void HfTensors::add_index(const std::string& directory, const std::string& index
     const auto map = io::json_get<io::Json>(io::read_json(index), "weight_map", index);
     if (!map.is_object()) run_error(index, "corrupt: 'weight_map' is not an object");
     std::map<std::string, std::vector<std::string>> by_file;
+    std::map<std::string, std::string> paths;
     for (const auto& [tensor, file] : map.items()) {
         const auto stated = io::json_as<std::string>(file, "'" + tensor + "'", index);
         const std::string name = shard_in_directory(stated);
         if (name.empty())
             run_error(index, "corrupt: '{}' is not a file name below {}", stated, directory);
         by_file[name].push_back(tensor);
+        paths[tensor] = directory + "/" + name;
         listed_.insert(tensor);
     }
     for (const auto& [file, names] : by_file) {
@@ -180,7 +196,7 @@ void HfTensors::add_index(const std::string& directory, const std::string& index
         if (!io::exists(path)) {
             run_error(index, "names {}, which does not exist: copy all files of the model", file);
         }
-        const std::set<std::string> found = add_file(path);
+        const std::set<std::string> found = add_file(path, paths);
         for (const std::string& name : names) {
             if (!found.contains(name)) absent_[name] = path;
         }

@@ -40,8 +40,10 @@ class HfTensors {
     bool is_listed(const std::string& name) const { return !has_index_ || listed_.contains(name); }
 
   private:
-    // Returns the names of the file's tensors.
-    std::set<std::string> add_file(const std::string& path);
+    // Returns the names of the file's tensors. A tensor that an earlier file has with other values
+    // replaces that one if `index`, which maps tensors to paths, names this file.
+    std::set<std::string> add_file(const std::string& path,
+                                   const std::map<std::string, std::string>& index = {});
     void add_index(const std::string& directory, const std::string& index);
     void read_safetensors(const std::string& path, std::vector<SourceTensor>& tensors);
     void read_torch(const std::string& path, std::vector<SourceTensor>& tensors);
