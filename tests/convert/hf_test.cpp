@@ -259,6 +259,30 @@ TEST_CASE("a tokenizer with more ids than the model has rows is refused") {
     }
 }
 
+TEST_CASE("additional chat templates are copied with the tokenizer of --tokenizer") {
+    const test::ScratchDirectory scratch;
+    write_hf(scratch / "hf", "transformer.");
+    from_hf(test::request_of(scratch / "hf", scratch / "native"));
+    io::make_directories(scratch / "tok/additional_chat_templates");
+    test::write(scratch / "tok/tokenizer.json", "{}");
+    test::write(scratch / "tok/chat_template.jinja", "a");
+    test::write(scratch / "tok/additional_chat_templates/tools.jinja", "b");
+    ConversionRequest request = test::request_of(scratch / "native", scratch / "out");
+    request.tokenizer = scratch / "tok";
+    to_hf(request, gpt2);
+    CHECK(test::read(scratch / "out/chat_template.jinja") == "a");
+    CHECK(test::read(scratch / "out/additional_chat_templates/tools.jinja") == "b");
+}
+
+TEST_CASE("a LoRA adapter is named with its remedy") {
+    const test::ScratchDirectory scratch;
+    io::make_directories(scratch / "lora");
+    test::write(scratch / "lora/adapter_config.json", "{}");
+    test::write(scratch / "lora/adapter_model.safetensors", "");
+    CHECK_THAT(test::error_of([&] { detect_format(scratch / "lora"); }, Exit::usage),
+               HasInOrder("lora", "adapter", "merge_and_unload"));
+}
+
 TEST_CASE("check_hf_config names a special id that differs") {
     const test::ScratchDirectory scratch;
     write_hf(scratch / "hf", "transformer.");  // eos 76

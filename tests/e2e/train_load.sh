@@ -69,6 +69,14 @@ done
 mkdir four
 touch four/model.safetensors four/generation-1
 expect 2 ' four: --load: .*model.safetensors' lm-train "${first[@]}" --save four --load four
+# A directory of Megatron: the advice is to import that.
+mkdir -p megatron/iter_0000010/mp_rank_00
+echo 10 >megatron/latest_checkpointed_iteration.txt
+: >megatron/iter_0000010/mp_rank_00/model_optim_rng.pt
+for load in "--load megatron" "--load megatron --finetune" "--pretrained-checkpoint megatron"; do
+    # shellcheck disable=SC2086
+    expect 2 ' megatron: .*Megatron.*lm-convert' lm-train "${first[@]}" --save tuned.megatron $load
+done
 # A restarted job and a later task of an array do not start from the beginning.
 for given in SLURM_RESTART_COUNT=1 "SLURM_ARRAY_TASK_ID=3 SLURM_ARRAY_TASK_MIN=1"; do
     read -ra words <<<"$given"

@@ -237,6 +237,13 @@ TEST_CASE("tokenizer.json without merges: ids are bytes, with ignore_merges whol
     set_log_sink({});
 }
 
+TEST_CASE("a gap in the ids of added tokens is named with the remedy") {
+    const test::TempDir dir;
+    Json base = whole(io::read_json(LM_TEST_DIR "/golden/text/hf-styles.json")["gpt2"]);
+    base["added_tokens"] = {{{"id", 50267}, {"content", "<x>"}, {"special", true}}};
+    CHECK_THAT(failure_of(dir, base), HasInOrder("'<x>'", "50257", "50267", "save_pretrained"));
+}
+
 TEST_CASE("pre_tokenizer: every rule that is written is read as the same rule") {
     for (const PretokenizerRule rule : test::all_rules) {
         const io::OrderedJson written = pretokenizer_json(rule);

@@ -101,6 +101,12 @@ ModelFormat detect_format(const std::string& path) {
     if (has("manifest.json") || has("latest") || !ckpt::steps_in(path).empty()) {
         return Format::native;
     }
+    if (has("adapter_config.json") && !has("model.safetensors") &&
+        !has("model.safetensors.index.json")) {
+        usage_error(path,
+                    "is a LoRA adapter without its base model: merge both with "
+                    "merge_and_unload() of peft, and save the result with save_pretrained()");
+    }
     if (has("config.json") || has("model.safetensors") || has("model.safetensors.index.json") ||
         has("pytorch_model.bin") || has("pytorch_model.bin.index.json")) {
         return hugging_face_format(path);

@@ -283,6 +283,8 @@ std::string index_json(const std::vector<std::vector<std::string>>& shards, i64 
 
 namespace {
 
+constexpr const char* more_templates = "additional_chat_templates";
+
 void copy_file(const std::string& from, const std::string& to) {
     io::write_file(to, io::read_file(from), io::Overwrite::no);
 }
@@ -339,6 +341,13 @@ void copy_tokenizer(const std::string& from, const std::string& to) {
             from);
     }
     ckpt::write_tokenizer_files(files, to);
+    const std::string templates = from + "/" + more_templates;
+    if (!io::is_directory(templates)) return;
+    io::make_directories(to + "/" + more_templates);
+    for (const std::string& name : io::list_directory(templates)) {
+        if (name.ends_with(".jinja"))
+            copy_file(templates + "/" + name, fmt::format("{}/{}/{}", to, more_templates, name));
+    }
 }
 
 void write_tokenizer(const std::vector<ckpt::TokenizerFile>& files, i64 end_of_document,

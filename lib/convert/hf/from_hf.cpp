@@ -5,6 +5,7 @@
 #include <set>
 #include <utility>
 
+#include "base/log.hpp"
 #include "convert/hf/config_json.hpp"
 #include "convert/hf/files.hpp"
 #include "convert/hf/weights.hpp"
@@ -63,6 +64,8 @@ ConversionReport from_hf(const ConversionRequest& request) {
     const std::string directory = io::parent_of(hf_config_path(request.in));
     check_tokenizer_fits(directory, opened.import.tensors().config().vocab_size);
     info.tokenizer.files = tokenizer_of_model(directory);
+    if (const auto more = directory + "/additional_chat_templates"; io::is_directory(more))
+        note("{}: not stored: an export has them with --tokenizer {}", more, directory);
     if (info.tokenizer.end_of_document < 0) {
         const auto eos = tokenizer_ids(directory).eos;
         if (eos && *eos < opened.import.tensors().config().vocab_size)

@@ -511,7 +511,11 @@ class Reader {
         const i32 in_vocab = index_->find(content);
         const i64 expected = in_vocab < 0 ? std::max(n_vocab_, next_added_) : in_vocab;
         if (id != expected)
-            run_error(path_, "added token '{}': expected id {}, got {}", content, expected, id);
+            run_error(path_,
+                      "added token '{}': expected id {}, got {}: Hugging Face tokenizers gives it "
+                      "the expected id: correct the id, or let transformers write the file again: "
+                      "AutoTokenizer.from_pretrained(DIR).save_pretrained(DIR)",
+                      content, expected, id);
         next_added_ = std::max(next_added_, id + 1);
     }
 

@@ -13,6 +13,7 @@
 #include "ckpt/history/generation.hpp"
 #include "ckpt/history/steps.hpp"
 #include "cli/main.hpp"
+#include "convert/megatron/open_megatron.hpp"
 #include "io/file.hpp"
 #include "train/config/start_choice.hpp"
 #include "train/resume/pending_evaluation.hpp"
@@ -78,6 +79,14 @@ void check_finetune(const config::CheckpointFlags& flags, const Environment& get
                 later, flags.load);
 }
 
+// Returns the advice for a directory that has a checkpoint of another program, or none.
+std::string import_advice(const std::string& directory) {
+    const bool exists = io::is_directory(directory);
+    return fmt::format("import a {} with lm-convert --to native",
+                       exists && convert::is_megatron_checkpoint(directory) ? "Megatron checkpoint"
+                                                                            : "Hugging Face model");
+}
+
 // Checks that the run may start at iteration 0 although --load has no checkpoint.
 void check_first_start(const config::CheckpointFlags& flags, const Environment& get) {
     if (flags.exit_on_missing) {
@@ -85,9 +94,7 @@ void check_first_start(const config::CheckpointFlags& flags, const Environment& 
                     "--load: holds no checkpoint, and --exit-on-missing-checkpoint is given");
     }
     if (flags.finetune || flags.no_load_optim) {
-        usage_error(flags.load,
-                    "holds no checkpoint with weights: import a Hugging Face model with "
-                    "lm-convert --to native");
+        usage_error(flags.load, "holds no checkpoint with weights: {}", import_advice(flags.load));
     }
     if (flags.fresh) return;
     const bool exists = io::exists(flags.load);
@@ -149,8 +156,8 @@ void check_not_foreign(const std::string& directory, const std::vector<std::stri
         usage_error(
             directory,
             "--load: holds no checkpoint, but other files, such as {}: give the directory of a run "
-            "or an empty directory, or import a Hugging Face model with lm-convert --to native",
-            name);
+            "or an empty directory, or {}",
+            name, import_advice(directory));
     }
 }
 
