@@ -255,7 +255,7 @@ class Reader {
             }
             return true;
         };
-        (void)io::Json::parse(text, visit);
+        [[maybe_unused]] const io::Json document = io::Json::parse(text, visit);
     }
 
     // Returns the number of data-parallel ranks; nullopt: unknown, or checked elsewhere.

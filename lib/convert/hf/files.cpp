@@ -311,24 +311,6 @@ std::string vocabulary_token(const std::string& vocab_json, i64 id) {
 
 }  // namespace
 
-text::TokenizerIds tokenizer_ids(const std::string& directory) {
-    try {
-        return text::read_tokenizer_ids(directory);
-    } catch (const Error&) {
-        return {};
-    }
-}
-
-void check_tokenizer_fits(const std::string& directory, i64 vocab_size) {
-    const text::TokenizerIds ids = tokenizer_ids(directory);
-    if (ids.largest < vocab_size) return;
-    run_error(ids.path,
-              "token '{}' has the id {}, but the model has {} rows of the vocabulary: give the "
-              "tokenizer of the model, or resize the model with resize_token_embeddings() of "
-              "transformers",
-              ids.largest_token, ids.largest, vocab_size);
-}
-
 void copy_tokenizer(const std::string& from, const std::string& to) {
     if (!io::is_directory(from))
         usage_error("--tokenizer", "{} is not a directory: give the directory of a tokenizer",

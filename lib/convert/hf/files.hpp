@@ -12,7 +12,6 @@
 #include "base/types.hpp"
 #include "ckpt/format/tokenizer_files.hpp"
 #include "convert/source_tensor.hpp"
-#include "text/tokenizer_json/tokenizer_ids.hpp"
 
 namespace lm::convert {
 
@@ -78,12 +77,6 @@ std::string shard_name(i64 shard, i64 n_shards, std::string_view stem = "model",
 std::string index_json(const std::vector<std::vector<std::string>>& shards, i64 total_bytes,
                        std::string_view stem = "model", std::string_view ending = ".safetensors");
 
-// Returns the ids that the tokenizer files in `directory` state; none for files that cannot be
-// read, because a conversion only copies them.
-text::TokenizerIds tokenizer_ids(const std::string& directory);
-// Throws Error(failure) when the tokenizer files in `directory` can give an id that a model of
-// `vocab_size` rows does not have. Fewer ids than rows are no fault.
-void check_tokenizer_fits(const std::string& directory, i64 vocab_size);
 // Copies the tokenizer files of directory `from` to directory `to`. Throws Error(usage) when `from`
 // has none.
 void copy_tokenizer(const std::string& from, const std::string& to);

@@ -9,6 +9,7 @@
 #include "convert/hf/config_json.hpp"
 #include "convert/hf/files.hpp"
 #include "convert/hf/weights.hpp"
+#include "convert/tokenizer_fit.hpp"
 #include "io/json.hpp"
 #include "io/path.hpp"
 #include "text/tokenizer_json/read_tokenizer.hpp"

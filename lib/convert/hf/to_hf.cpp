@@ -15,6 +15,7 @@
 #include "convert/hf/files.hpp"
 #include "convert/hf/fits.hpp"
 #include "convert/native_export.hpp"
+#include "convert/tokenizer_fit.hpp"
 #include "convert/torch/torch_writer.hpp"
 #include "io/atomic.hpp"
 #include "io/json.hpp"

@@ -6,7 +6,7 @@
 
 #include "base/error.hpp"
 #include "base/log.hpp"
-#include "convert/hf/files.hpp"
+#include "convert/tokenizer_fit.hpp"
 #include "io/file.hpp"
 
 namespace lm::convert {

@@ -13,7 +13,6 @@
 #include "ckpt/history/generation.hpp"
 #include "ckpt/history/steps.hpp"
 #include "cli/main.hpp"
-#include "convert/megatron/open_megatron.hpp"
 #include "io/file.hpp"
 #include "train/config/start_choice.hpp"
 #include "train/resume/pending_evaluation.hpp"
@@ -79,12 +78,16 @@ void check_finetune(const config::CheckpointFlags& flags, const Environment& get
                 later, flags.load);
 }
 
-// Returns the advice for a directory that has a checkpoint of another program, or none.
+// Returns the advice for a directory without a checkpoint of lm-utils.
 std::string import_advice(const std::string& directory) {
-    const bool exists = io::is_directory(directory);
+    const auto is_megatron = [](const std::string& name) {
+        return name == "latest_checkpointed_iteration.txt" || name.starts_with("iter_") ||
+               name.starts_with("mp_rank_");
+    };
+    const bool found = io::is_directory(directory) &&
+                       std::ranges::any_of(io::list_directory(directory), is_megatron);
     return fmt::format("import a {} with lm-convert --to native",
-                       exists && convert::is_megatron_checkpoint(directory) ? "Megatron checkpoint"
-                                                                            : "Hugging Face model");
+                       found ? "checkpoint of Megatron" : "Hugging Face model");
 }
 
 // Checks that the run may start at iteration 0 although --load has no checkpoint.
