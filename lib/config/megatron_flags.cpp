@@ -266,7 +266,7 @@ constexpr Family refused[] = {
      "--apply-residual-connection-post-layernorm --onnx-safe --qk-l2-norm "
      "--embedding-weights-in-fp32 "
      "--qk-clip --rotary-seq-len-interpolation-factor=1 --rope-type=rope --rotary-scaling-factor=1 "
-     "--no-rope-freq= --multi-latent-attention "
+     "--multi-latent-attention "
      "--q-lora-rank= --kv-lora-rank= --qk-head-dim= --qk-pos-emb-head-dim= --v-head-dim= "
      "--cache-mla-latents --mla-down-proj-fusion --mscale= --mscale-all-dim= --spec= "
      "--is-hybrid-model --quick-geglu --scattered-embeddings --softmax-type=vanilla "
@@ -274,7 +274,6 @@ constexpr Family refused[] = {
      "--position-embedding-scale= "
      "--enable-mhc-connections --no-dsa-indexer-rotate-activation "
      "--no-dsa-indexer-scoring-relu --qk-clip-alpha= --qk-clip-threshold="},
-    {"all layers have the window of --window-size", "--window-attn-skip-freq="},
     {"weights are initialized with a normal distribution",
      "--init-method-xavier-uniform --embedding-init-method-std="},
     {"all replicas start with the same weights", "--data-parallel-random-init"},

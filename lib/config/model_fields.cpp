@@ -128,6 +128,17 @@ FieldsIn<ModelFlags, Block::model, OnResume::refused_rope> position_fields() {
          .help = "attention window: a query sees its own key and the LEFT previous keys",
          .name = "window",
          .on_resume = OnResume::refused},
+        {.option = "--window-attn-skip-freq",
+         .member = &S::full_layers,
+         .metavar = "N|LIST",
+         .help = "layers without the window: every Nth, or those with 0 in a list such as "
+                 "([1]*3+[0])*8",
+         .on_resume = OnResume::refused},
+        {.option = "--no-rope-freq",
+         .member = &S::unrotated_layers,
+         .metavar = "N|LIST",
+         .help = "layers without rotary positions: every Nth, or those with 1 in a list",
+         .on_resume = OnResume::refused},
     };
 }
 

@@ -12,6 +12,7 @@
 #include "base/nearest_name.hpp"
 #include "base/problem_list.hpp"
 #include "base/shape.hpp"
+#include "config/layer_pattern.hpp"
 #include "config/model_fields.hpp"
 #include "config/presets.hpp"
 #include "spec/parallel_config.hpp"
@@ -25,6 +26,8 @@ using spec::Normalization;
 using spec::PositionEmbedding;
 
 constexpr i64 gpt2_vocab = 50257;
+constexpr std::string_view skip_flag = "--window-attn-skip-freq";
+constexpr std::string_view no_rope_flag = "--no-rope-freq";
 
 // Returns the value in `table` that has the name `name`, which the user gave for `flag`. Throws
 // Error(usage) for an unknown name.
@@ -145,6 +148,10 @@ void override_kind(ModelConfig& model, const ModelFlags& flags) {
     if (flags.rotary_percent.given) model.rotary_percent = flags.rotary_percent;
     if (flags.rope_scaling) model.rope_scaling = flags.rope_scaling_factor;
     if (flags.window_size.given) model.window = window_from(flags.window_size);
+    if (!flags.full_layers.empty())
+        model.full_layers = parse_layer_pattern(skip_flag, flags.full_layers, false);
+    if (!flags.unrotated_layers.empty())
+        model.unrotated_layers = parse_layer_pattern(no_rope_flag, flags.unrotated_layers, true);
     if (flags.norm_eps.given) model.norm_eps = flags.norm_eps;
     if (flags.attention_dropout.given) model.attention_dropout = flags.attention_dropout;
     if (flags.hidden_dropout.given) model.hidden_dropout = flags.hidden_dropout;
@@ -255,10 +262,13 @@ void note_unused(const ModelConfig& model, const ModelFlags& flags) {
         ignore(flags.rotary_interleaved, "--rotary-interleaved", why);
         ignore(flags.rope_scaling, "--use-rope-scaling", why);
         ignore(flags.rope_scaling_factor.given, "--rope-scaling-factor", why);
+        ignore(!flags.unrotated_layers.empty(), no_rope_flag, why);
     } else if (!flags.rope_scaling) {
         ignore(flags.rope_scaling_factor.given, "--rope-scaling-factor",
                "it has an effect with --use-rope-scaling only");
     }
+    ignore(!flags.full_layers.empty() && model.window == 0, skip_flag,
+           "it has an effect with --window-size only");
     if (model.linear_bias)
         ignore(flags.qkv_bias, "--add-qkv-bias", "all linear layers have biases");
     const PositionEmbedding position = named_position(flags);

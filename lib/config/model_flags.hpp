@@ -33,6 +33,8 @@ struct ModelFlags {
     bool rope_scaling = false;  // --use-rope-scaling
     cli::WithDefault<double> rope_scaling_factor = 8.0;
     cli::WithDefault<std::string> window_size;  // "LEFT,RIGHT", as in Megatron; empty: no window
+    std::string full_layers;                    // --window-attn-skip-freq; empty: none
+    std::string unrotated_layers;               // --no-rope-freq; empty: none
     cli::WithDefault<std::string> normalization{"LayerNorm"};
     cli::WithDefault<double> norm_eps = 1e-5;
     bool embedding_norm = false;

@@ -124,6 +124,9 @@ std::vector<Setting> settings_of(const ModelConfig& model) {
     const auto switched = [](std::string_view flag, bool on) {
         return on ? Setting{flag, ""} : Setting{};
     };
+    const auto pattern = [](std::string_view flag, const spec::LayerPattern& layers, bool marks) {
+        return layers.empty() ? Setting{} : Setting{flag, text_of(layers, marks)};
+    };
     const bool grouped = model.n_groups != 0 && model.n_groups != model.n_heads;
     return {
         value("--num-layers", model.n_layers),
@@ -144,6 +147,8 @@ std::vector<Setting> settings_of(const ModelConfig& model) {
         model.rope_scaling != 0 ? value("--rope-scaling-factor", model.rope_scaling) : Setting{},
         model.window > 0 ? Setting{"--window-size", fmt::format("{},0", model.window - 1)}
                          : Setting{},
+        pattern("--window-attn-skip-freq", model.full_layers, false),
+        pattern("--no-rope-freq", model.unrotated_layers, true),
         value("--normalization", name_of(model.normalization)),
         value("--layernorm-epsilon", model.norm_eps),
         switched("--embed-layernorm", model.embedding_norm),

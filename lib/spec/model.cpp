@@ -69,6 +69,13 @@ void check_sizes(const ModelConfig& c) {
               });
 }
 
+void check_pattern(std::string_view flag, const LayerPattern& pattern, i64 n_layers) {
+    if (pattern.every < 0) usage_error(flag, "must be at least 1, got {}", pattern.every);
+    if (pattern.chosen.empty() || std::ssize(pattern.chosen) == n_layers) return;
+    usage_error(flag, "has {} entries, but the model has {} layers", pattern.chosen.size(),
+                n_layers);
+}
+
 // Checks the sizes that must fit each other.
 void check_shape(const ModelConfig& c) {
     check_all(
@@ -97,6 +104,8 @@ void check_shape(const ModelConfig& c) {
                     c.max_positions, c.seq_length);
             }
         },
+        [&] { check_pattern("--window-attn-skip-freq", c.full_layers, c.n_layers); },
+        [&] { check_pattern("--no-rope-freq", c.unrotated_layers, c.n_layers); },
         [&] { check_size(c); });
 }
 
@@ -107,11 +116,11 @@ i64 ModelConfig::rotary_dim() const {
 }
 
 LayerConfig ModelConfig::layer(i64 index) const {
-    (void)index;
+    const bool rotates = is_rotary(position) && !unrotated_layers.has(index);
     return {.n_groups = n_groups,
-            .position = position,
-            .rotary = {rotary_base, rope_scaling},
-            .window = window,
+            .position = is_rotary(position) && !rotates ? PositionEmbedding::none : position,
+            .rotary = rotates ? RotaryFrequencies{rotary_base, rope_scaling} : RotaryFrequencies{},
+            .window = full_layers.has(index) ? 0 : window,
             .activation = activation,
             .parallel_residual = parallel_residual};
 }
@@ -191,6 +200,9 @@ void resolve_sizes(ModelConfig& c) {
         c.head_dim = c.hidden / c.n_heads;
     }
     check_shape(c);
+    c.full_layers = c.window > 0 ? c.full_layers.canonical(c.n_layers) : LayerPattern{};
+    c.unrotated_layers =
+        is_rotary(c.position) ? c.unrotated_layers.canonical(c.n_layers) : LayerPattern{};
 }
 
 }  // namespace

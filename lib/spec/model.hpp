@@ -10,6 +10,7 @@
 #include "base/named.hpp"
 #include "base/types.hpp"
 #include "spec/activation.hpp"
+#include "spec/layer_pattern.hpp"
 
 namespace lm::spec {
 
@@ -101,6 +102,8 @@ struct ModelConfig {
     bool rotary_interleaved = false;  // rotate adjacent pairs instead of halves
     double rope_scaling = 0;          // Llama 3.1's factor (--rope-scaling-factor); 0: no scaling
     i64 window = 0;                   // keys that a query sees, its own included; 0: no limit
+    LayerPattern full_layers;         // --window-attn-skip-freq: layers without the window
+    LayerPattern unrotated_layers;    // --no-rope-freq: layers without rotary positions
     bool embedding_norm = false;      // --embed-layernorm
     bool norm_1p = false;             // --apply-layernorm-1p: norms multiply by 1 + weight
     bool qk_norm = false;             // --qk-layernorm: normalizes each head of query and key
@@ -119,7 +122,7 @@ struct ModelConfig {
     // Makes those checks of resolve() that need no sizes.
     void check_values() const;
 
-    // Returns the properties of layer `index` of the whole model. All layers are equal.
+    // Returns the properties of layer `index` of the whole model.
     LayerConfig layer(i64 index) const;
 
     i64 qkv_rows(const LayerConfig& layer) const {

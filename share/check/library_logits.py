@@ -61,7 +61,7 @@ def megatron_model(args, parallel_state):
         x, approximate="tanh" if tanh else "none")
     if has("squared_relu"):
         activation = lambda x: torch.nn.functional.relu(x).square()
-    for name in ("apply_layernorm_1p", "use_rope_scaling", "window_size"):  # need TransformerEngine or a newer megatron-core
+    for name in ("apply_layernorm_1p", "use_rope_scaling", "window_size", "no_rope_freq"):  # need TransformerEngine or a newer megatron-core
         if has(name):
             refuse(f"--check-python cannot compute models with {name} with megatron-core on a CPU: use --check")
     position = has("position_embedding_type", "learned_absolute")

@@ -49,13 +49,13 @@ def llama(layers, hidden, ffn, heads, groups, vocab, length, base=10000.0):
     return transformers.LlamaForCausalLM(config), ours, LLAMA_NAMES, heads
 
 
-def llama_variant(cls, config_class, vocab, length, ours, **theirs):
-    """Returns a model whose tensors have Llama's names, with 2 layers, hidden size 24 and 6 heads in 3 groups."""
+def llama_variant(cls, config_class, vocab, length, ours, layers=2, **theirs):
+    """Returns a model whose tensors have Llama's names, with hidden size 24 and 6 heads in 3 groups."""
     config = config_class(
-        num_hidden_layers=2, hidden_size=24, intermediate_size=36, num_attention_heads=6, num_key_value_heads=3,
+        num_hidden_layers=layers, hidden_size=24, intermediate_size=36, num_attention_heads=6, num_key_value_heads=3,
         vocab_size=vocab, max_position_embeddings=length, tie_word_embeddings=False, **theirs, **COMMON)
     config._attn_implementation = "eager"
-    ours = {**dict(num_layers=2, hidden_size=24, ffn_hidden_size=36, num_attention_heads=6, num_query_groups=3,
+    ours = {**dict(num_layers=layers, hidden_size=24, ffn_hidden_size=36, num_attention_heads=6, num_query_groups=3,
                    kv_channels=4, seq_length=length, vocab_size=vocab, position_embedding_type="rope",
                    normalization="RMSNorm", activation="swiglu", untie_embeddings_and_output_weights=True,
                    linear_bias=False), **ours}
@@ -67,11 +67,11 @@ def qwen2(vocab, length):
                          rms_norm_eps=1e-5)
 
 
-def qwen3(vocab, length):
+def qwen3(vocab, length, ours=None, **theirs):
     """Heads of 8, wider than hidden size / heads."""
     model, ours, (layers, parts, outer), heads = llama_variant(
-        transformers.Qwen3ForCausalLM, transformers.Qwen3Config, vocab, length, dict(qk_layernorm=True, kv_channels=8),
-        rms_norm_eps=1e-5, head_dim=8, attention_bias=False)
+        transformers.Qwen3ForCausalLM, transformers.Qwen3Config, vocab, length,
+        dict(qk_layernorm=True, kv_channels=8) | (ours or {}), rms_norm_eps=1e-5, head_dim=8, attention_bias=False, **theirs)
     parts = parts | {"self_attn.q_norm": "attention.query_norm", "self_attn.k_norm": "attention.key_norm"}
     return model, ours, (layers, parts, outer), heads
 
@@ -79,6 +79,26 @@ def qwen3(vocab, length):
 def mistral(vocab, length, window):
     return llama_variant(transformers.MistralForCausalLM, transformers.MistralConfig, vocab, length, dict(window=window),
                          rms_norm_eps=1e-5, sliding_window=window)
+
+
+def qwen3_window(vocab, length):
+    """Only the last layers have a window."""
+    return qwen3(vocab, length, dict(window=4, window_attn_skip_freq=[0, 0, 1]), layers=3, use_sliding_window=True,
+                 sliding_window=4, max_window_layers=2)
+
+
+def smollm3(vocab, length):
+    """Every third layer has no rotary positions."""
+    return llama_variant(transformers.SmolLM3ForCausalLM, transformers.SmolLM3Config, vocab, length, dict(no_rope_freq=3),
+                         layers=3, rms_norm_eps=1e-5, no_rope_layer_interval=3, pad_token_id=None,
+                         rope_parameters=dict(rope_type="default", rope_theta=10000.0))
+
+
+def ministral(vocab, length):
+    """The first layer has no window."""
+    return llama_variant(transformers.MinistralForCausalLM, transformers.MinistralConfig, vocab, length,
+                         dict(window=4, window_attn_skip_freq=[0, 1, 1]), layers=3, rms_norm_eps=1e-5, head_dim=4,
+                         sliding_window=4, layer_types=["full_attention", "sliding_attention", "sliding_attention"])
 
 
 def nemotron(vocab, length):
@@ -159,6 +179,10 @@ CASES = {
 }
 if hasattr(transformers, "Qwen3ForCausalLM"):  # 4.51 or later
     CASES["qwen3_odd"] = (lambda: qwen3(53, 13), 2, 22)
+if hasattr(transformers, "MinistralForCausalLM"):  # 5.0 or later
+    CASES["qwen3_window"] = (lambda: qwen3_window(53, 13), 2, 24)
+    CASES["smollm3_odd"] = (lambda: smollm3(53, 13), 2, 25)
+    CASES["ministral_mixed"] = (lambda: ministral(53, 13), 2, 26)
 
 
 def adjacent(x, width):
@@ -205,7 +229,7 @@ def logits_of(model, inputs, positions):
     """Returns the logits of one row, at these positions if the architecture has positions."""
     if isinstance(model, transformers.BloomForCausalLM):  # only distances count
         return model(torch.from_numpy(inputs).long()[None]).logits[0]
-    if type(model).__name__ == "Qwen3ForCausalLM":
+    if type(model).__name__ in ("Qwen3ForCausalLM", "SmolLM3ForCausalLM", "MinistralForCausalLM"):
         # Without a mask, transformers 5 separates the documents where positions restart.
         return model(torch.from_numpy(inputs).long()[None], position_ids=torch.from_numpy(positions).long()[None],
                      attention_mask=torch.ones(1, len(inputs), dtype=torch.long)).logits[0]

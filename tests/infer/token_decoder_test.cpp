@@ -60,6 +60,8 @@ std::vector<NamedModel> models() {
         {"one group", changed(test::llama_model(2, 70, 1), same)},
         {"nemotron", changed(test::nemotron_model(2, 6, 3), same)},
         {"window", changed(test::llama_model(2, 4, 2), [](Config& c) { c.window = 7; })},
+        {"layers that differ",
+         changed(test::patterned_model(5, 4, 2), [](Config& c) { c.window = 7; })},
         {"scaled", changed(test::llama_model(1, 4, 4), [](Config& c) { c.rope_scaling = 8; })},
         {"interleaved",
          changed(test::llama_model(1, 4, 4), [](Config& c) { c.rotary_interleaved = true; })},

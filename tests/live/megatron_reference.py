@@ -4,6 +4,7 @@
 passes, optimizer and scheduler of rates. Calls of CUDA are replaced."""
 import argparse
 import importlib.util
+import json
 import os
 import re
 import warnings
@@ -42,7 +43,8 @@ def parse(words):
                           ("lr-warmup-init", 0.0)):
         parser.add_argument("--" + name, type=float, default=default)
     for name, default in (("data-order", ""), ("tokenizer-type", ""), ("position-embedding-type", "learned_absolute"),
-                          ("normalization", "LayerNorm"), ("window-size", None), ("weight-decay-incr-style", "constant"),
+                          ("normalization", "LayerNorm"), ("window-size", None), ("window-attn-skip-freq", None),
+                          ("no-rope-freq", None), ("weight-decay-incr-style", "constant"),
                           ("lr-decay-style", "linear"), ("lr-wsd-decay-style", "exponential"), ("split", "969,30,1")):
         parser.add_argument("--" + name, default=default)
     for name in ("swiglu", "squared-relu", "disable-bias-linear", "untie-embeddings-and-output-weights", "group-query-attention",
@@ -125,6 +127,11 @@ def theirs(name, weights):
     return own(names[part.rsplit(".", 1)[0]])
 
 
+def layers_of(text):
+    """Returns the number or the list of a choice of layers."""
+    return json.loads(text) if text else None
+
+
 class Training:
     """One training by megatron-core."""
 
@@ -154,6 +161,7 @@ class Training:
             normalization=args.normalization, layernorm_zero_centered_gamma=args.apply_layernorm_1p,
             qk_layernorm=args.qk_layernorm, rotary_interleaved=args.rotary_interleaved,
             window_size=tuple(map(int, args.window_size.split(","))) if args.window_size else None,
+            window_attn_skip_freq=layers_of(args.window_attn_skip_freq), no_rope_freq=layers_of(args.no_rope_freq),
             calculate_per_token_loss=args.calculate_per_token_loss, use_cpu_initialization=True, bias_activation_fusion=False,
             gradient_accumulation_fusion=False, bias_dropout_fusion=False, masked_softmax_fusion=False)
 

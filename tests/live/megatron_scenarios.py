@@ -59,6 +59,8 @@ SCENARIOS = {
     "layernorm_of_heads": Scenario(ROPE + "--qk-layernorm --apply-layernorm-1p", layout=TENSOR + "--sequence-parallel", ranks=2),
     "qwen2_biases_interleaved": Scenario(LLAMA + "--add-qkv-bias --rotary-interleaved"),
     "mistral_window": Scenario(LLAMA + "--window-size 7,0", layout="--use-distributed-optimizer", ranks=2),
+    "window_in_some_layers": Scenario(LLAMA + "--window-size 7,0 --window-attn-skip-freq 2", layout=PIPELINE, ranks=2),
+    "layers_without_positions": Scenario(LLAMA + "--no-rope-freq [0,1]", layout=TENSOR, ranks=2),
     "decoupled_lr": Scenario(GPT2, schedule=DECOUPLED, layout=PIPELINE, ranks=2),
     "decoupled_lr_untied": Scenario(LLAMA, schedule=DECOUPLED),
     "weight_decay_cosine": Scenario(GPT2, schedule=COSINE + "--start-weight-decay 0.01 --end-weight-decay 0.5 "

@@ -137,7 +137,8 @@ TEST_CASE("every layout of the other architectures computes the result of one ra
         {"nemotron 3 groups", nemotron_model(3, 6, 3)},
         {"variants", variants},
         {"neox", neox_model(5, 5)},
-        {"parallel llama", parallel_llama}};
+        {"parallel llama", parallel_llama},
+        {"layers that differ", patterned_model(5, 6, 3)}};
     const std::vector<spec::ParallelConfig> layouts = {
         layout(2, 1),          layout(4, 1),          layout(1, 3), layout(2, 1, 1, true),
         layout(4, 1, 1, true), layout(2, 3, 1, true), layout(3, 2)};

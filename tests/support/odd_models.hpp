@@ -70,6 +70,20 @@ inline spec::ModelConfig neox_model(i64 n_layers, i64 n_heads) {
     return model;
 }
 
+inline spec::ModelConfig llama_model(i64 n_layers, i64 n_heads, i64 n_groups);
+
+// Llama with a window in all layers but every second, and without rotary positions in the first and
+// the last layer.
+inline spec::ModelConfig patterned_model(i64 n_layers, i64 n_heads, i64 n_groups) {
+    spec::ModelConfig model = llama_model(n_layers, n_heads, n_groups);
+    model.window = 2;
+    model.full_layers.every = 2;
+    model.unrotated_layers.chosen.assign(static_cast<size_t>(n_layers), false);
+    model.unrotated_layers.chosen.front() = model.unrotated_layers.chosen.back() = true;
+    model.resolve();
+    return model;
+}
+
 // Llama: RoPE, RMSNorm, SwiGLU, an untied head, no biases.
 inline spec::ModelConfig llama_model(i64 n_layers, i64 n_heads, i64 n_groups) {
     spec::ModelConfig model = odd_model(n_layers);

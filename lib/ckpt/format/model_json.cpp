@@ -51,6 +51,37 @@ constexpr std::array later_flags{
     std::pair{"add_qkv_bias", &ModelConfig::qkv_bias},
 };
 
+// A choice of layers: a number, or a list of 0 and 1 with `mark` for a chosen layer, as the flag of
+// the same name takes it.
+struct PatternField {
+    const char* key;
+    spec::LayerPattern ModelConfig::*member;
+    bool mark;
+};
+constexpr std::array pattern_fields{
+    PatternField{"window_attn_skip_freq", &ModelConfig::full_layers, false},
+    PatternField{"no_rope_freq", &ModelConfig::unrotated_layers, true},
+};
+
+io::OrderedJson pattern_json(const spec::LayerPattern& pattern, bool mark) {
+    if (pattern.empty()) return nullptr;
+    if (pattern.every > 0) return pattern.every;
+    io::OrderedJson list = io::OrderedJson::array();
+    for (const bool chosen : pattern.chosen) list.push_back(chosen == mark ? 1 : 0);
+    return list;
+}
+
+spec::LayerPattern pattern_from(const io::Json& value, bool mark, const char* key,
+                                const std::string& path) {
+    if (value.is_null()) return {};
+    if (!value.is_array()) return {.every = io::json_as<i64>(value, key, path), .chosen = {}};
+    spec::LayerPattern pattern;
+    for (const i64 entry : io::json_as<std::vector<i64>>(value, key, path)) {
+        pattern.chosen.push_back((entry != 0) == mark);
+    }
+    return pattern;
+}
+
 // Calls body(table) for each of the tables later_integers, later_numbers and later_flags.
 template <typename Body>
 void for_later_fields(const Body& body) {
@@ -83,6 +114,10 @@ io::OrderedJson to_json(const ModelConfig& config, bool with_defaults) {
             if (with_defaults || config.*member != defaults.*member) object[key] = config.*member;
         }
     });
+    for (const auto& [key, member, mark] : pattern_fields) {
+        if (with_defaults || !(config.*member).empty())
+            object[key] = pattern_json(config.*member, mark);
+    }
     return object;
 }
 
@@ -105,6 +140,9 @@ ModelConfig model_from_json(const io::Json& object, const std::string& path) {
             config.*member = io::json_get_or(object, key, config.*member, path);
         }
     });
+    for (const auto& [key, member, mark] : pattern_fields) {
+        if (object.contains(key)) config.*member = pattern_from(object[key], mark, key, path);
+    }
     config.resolve();
     return config;
 }

@@ -38,6 +38,19 @@ class Args {
         if (!value->is(Kind::boolean)) wrong(name, "True or False", *value);
         return value->boolean;
     }
+    // Returns the layers of a number or a list; `marks`: the entry of a chosen layer.
+    spec::LayerPattern layers(const char* name, bool marks) const {
+        const PickleValue* value = find(name);
+        if (!value) return {};
+        if (value->is(Kind::integer)) return {.every = value->integer, .chosen = {}};
+        if (!value->is(Kind::list)) wrong(name, "a whole number or a list", *value);
+        spec::LayerPattern pattern;
+        for (const auto& item : value->items) {
+            if (!item->is(Kind::integer)) wrong(name, "whole numbers", *item);
+            pattern.chosen.push_back((item->integer != 0) == marks);
+        }
+        return pattern;
+    }
     // Throws Error(usage) when the argument `name` is true, because it changes the arithmetic.
     void refuse(const char* name) const {
         if (flag(name, false)) {
@@ -116,8 +129,8 @@ void refuse_others(const Args& args) {
     }
     // These settings of newer versions are None in a supported model.
     for (const char* name :
-         {"window_attn_skip_freq", "no_rope_freq", "mtp_num_layers", "linear_attention_freq",
-          "experimental_attention_variant", "heterogeneous_layers_config_path"}) {
+         {"mtp_num_layers", "linear_attention_freq", "experimental_attention_variant",
+          "heterogeneous_layers_config_path"}) {
         if (args.find(name)) {
             usage_error(args.path(), "args.{} is set: lm-utils does not support such models", name);
         }
@@ -155,6 +168,8 @@ void read_variants(const Args& args, spec::ModelConfig& c) {
         c.rope_scaling = args.number("rope_scaling_factor", 8);
     }
     c.window = window_of(args);
+    c.full_layers = args.layers("window_attn_skip_freq", false);
+    c.unrotated_layers = args.layers("no_rope_freq", true);
     c.norm_1p = args.flag("apply_layernorm_1p", false);
     c.qk_norm = args.flag("qk_layernorm", false);
     c.qkv_bias = args.flag("add_qkv_bias", false);

@@ -222,9 +222,6 @@ MegatronNames megatron_names_of(const spec::ModelConfig& config,
 MegatronLayout::MegatronLayout(const spec::ModelConfig& config, i64 tp, i64 pp, i64 vocab_multiple,
                                MegatronNames names)
     : model_(config), tp_(tp), pp_(pp), vocab_multiple_(vocab_multiple), names_(names) {
-    if (layer_kinds(config).size() > 1) {
-        usage_error("the layers", "differ, which lm-utils cannot export to Megatron");
-    }
     if (config.parallel_residual) {
         usage_error("--use-parallel-residual",
                     "the model has a parallel residual, which Megatron does not have: use --to "
@@ -330,6 +327,19 @@ void write_activation(PickleWriter& pickle, spec::Activation activation) {
     pickle.key("bias_gelu_fusion").boolean(tanh);
 }
 
+// Writes the layers as a number or a list; `marks`: the entry of a chosen layer.
+void write_layers(PickleWriter& pickle, const char* name, const spec::LayerPattern& pattern,
+                  bool marks) {
+    if (pattern.empty()) return;
+    if (pattern.every > 0) {
+        pickle.key(name).integer(pattern.every);
+        return;
+    }
+    pickle.key(name).open_list();
+    for (const bool chosen : pattern.chosen) pickle.integer(chosen == marks ? 1 : 0);
+    pickle.close_list();
+}
+
 // Writes arguments only for the settings that the model uses. Megatron uses its defaults for
 // missing arguments.
 void write_variants(PickleWriter& pickle, const spec::ModelConfig& c,
@@ -343,13 +353,13 @@ void write_variants(PickleWriter& pickle, const spec::ModelConfig& c,
     flag("apply_layernorm_1p", c.norm_1p);
     flag("qk_layernorm", c.qk_norm);
     flag("add_qkv_bias", c.qkv_bias);
-    flag("use_rope_scaling", layer.rotary.scaling != 0);
-    if (layer.rotary.scaling != 0) {
-        pickle.key("rope_scaling_factor").real(layer.rotary.scaling);
-    }
-    if (layer.window == 0) return;
+    flag("use_rope_scaling", c.rope_scaling != 0);
+    if (c.rope_scaling != 0) pickle.key("rope_scaling_factor").real(c.rope_scaling);
+    write_layers(pickle, "window_attn_skip_freq", c.full_layers, false);
+    write_layers(pickle, "no_rope_freq", c.unrotated_layers, true);
+    if (c.window == 0) return;
     pickle.key("window_size").open_list();
-    pickle.integer(layer.window - 1);
+    pickle.integer(c.window - 1);
     pickle.integer(0);
     pickle.close_list();
 }
@@ -360,8 +370,8 @@ void MegatronLayout::write_args(PickleWriter& pickle, const ckpt::Manifest& mani
                                 DType weights) const {
     const spec::ModelConfig& c = model_.config();
     // Names all properties of a layer, so that a new one does not compile until it is written or
-    // refused. write_variants() has scaling and window, the constructor refuses a parallel
-    // residual.
+    // refused. write_variants() has windows, scaling and the layers that differ in window and
+    // position; the constructor refuses a parallel residual.
     const spec::LayerConfig layer = c.layer(0);
     const auto& [n_groups, position, rotary, window, activation, parallel_residual] = layer;
     pickle.open_namespace();
@@ -381,7 +391,7 @@ void MegatronLayout::write_args(PickleWriter& pickle, const ckpt::Manifest& mani
     if (names_ != MegatronNames::classic) pickle.key("transformer_impl").text(name_of(names_));
     pickle.key("ckpt_format").text("torch");
     pickle.key("add_position_embedding").boolean(true);
-    pickle.key("position_embedding_type").text(position_name(position));
+    pickle.key("position_embedding_type").text(position_name(c.position));
     pickle.key("normalization").text(name_of(c.normalization));
     write_activation(pickle, activation);
     pickle.key("openai_gelu").boolean(false);
@@ -390,7 +400,7 @@ void MegatronLayout::write_args(PickleWriter& pickle, const ckpt::Manifest& mani
     pickle.key("add_bias_linear").boolean(c.linear_bias);
     pickle.key("layernorm_epsilon").real(c.norm_eps);
     pickle.key("norm_epsilon").real(c.norm_eps);
-    pickle.key("rotary_base").real(rotary.base);
+    pickle.key("rotary_base").real(c.rotary_base);
     pickle.key("rotary_percent").real(c.rotary_percent);
     write_variants(pickle, c, layer);
     pickle.key("attention_dropout").real(c.attention_dropout);

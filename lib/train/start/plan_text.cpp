@@ -37,7 +37,8 @@ void line(std::string& plan, std::string_view what, fmt::format_string<Args...> 
 std::string kind_text(const spec::ModelConfig& model, const spec::LayerConfig& layer) {
     // Names all properties of a layer, so that a new one does not compile until it has a text.
     const auto& [n_groups, position, rotary, window, activation, parallel_residual] = layer;
-    std::string text = std::string(name_of(position));
+    const bool none = position == spec::PositionEmbedding::none;
+    std::string text(none ? "no" : name_of(position));
     if (is_rotary(position)) {
         if (model.rotary_percent != 1) text += fmt::format(" {}", model.rotary_percent);
         if (model.rotary_interleaved) text += " interleaved";
