@@ -96,13 +96,35 @@ TEST_CASE("windows that leave out no position are none, those of Starcoder2 are 
               R"("use_sliding_window": true, "sliding_window": 4, "max_window_layers": 28,
                  "layer_types": ["sliding_attention"])"}) {
             INFO(text);
+            CHECK(model_of(type, text).window == 4);
+            CHECK(model_of(type, text).full_layers.empty());
+        }
+        for (const char* text :
+             {R"("use_sliding_window": true, "sliding_window": 4, "layer_types": ["x"])",
+              R"("use_sliding_window": true, "sliding_window": 4, "layer_types": [])"}) {
+            INFO(text);
             CHECK_THAT(test::error_of([&] { model_of(type, text); }, Exit::usage),
-                       ContainsSubstring("use_sliding_window"));
+                       ContainsSubstring("layer_types"));
         }
     }
     CHECK(model_of("starcoder2", "").window == 0);
     CHECK(model_of("starcoder2", R"("sliding_window": null)").window == 0);
     CHECK(model_of("starcoder2", R"("sliding_window": 4)").window == 4);
+}
+
+TEST_CASE("windows and positions of single layers, with the defaults of transformers") {
+    const std::string five = R"("num_hidden_layers": 5, "sliding_window": 4, )";
+    const auto qwen =
+        model_of("qwen3", five + R"("use_sliding_window": true, "max_window_layers": 3)");
+    CHECK(qwen.window == 4);
+    CHECK(qwen.full_layers.chosen == std::vector<bool>{true, true, true, false, false});
+    CHECK(model_of("ministral", five + R"("head_dim": 8)").full_layers.empty());
+    const auto smollm3 = model_of("smollm3", five + R"("use_sliding_window": true)");
+    CHECK(smollm3.unrotated_layers.every == 4);
+    CHECK(smollm3.full_layers.chosen == std::vector<bool>{true, true, true, false, true});
+    const auto listed = model_of("smollm3", five + R"("no_rope_layers": [1, 0, 1, 0, 1])");
+    CHECK(listed.unrotated_layers.every == 2);
+    CHECK(listed.window == 0);
 }
 
 TEST_CASE("all names of an activation are read") {

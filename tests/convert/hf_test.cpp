@@ -545,6 +545,18 @@ std::vector<Case> cases() {
     qwen3.qk_norm = true;
     auto window = mistral;
     window.window = 3;
+    auto ministral = window;
+    ministral.full_layers.every = 2;
+    auto smollm3 = test::llama_model(2, 6, 2);
+    smollm3.unrotated_layers.every = 2;
+    auto last_window = qwen3;
+    last_window.window = 3;
+    last_window.full_layers.chosen = {true, false};
+    auto qwen2_window = qwen2;
+    qwen2_window.window = 2;
+    auto smollm3_window = smollm3;
+    smollm3_window.window = 3;
+    smollm3_window.full_layers.chosen = {true, false};
     auto partial = neox;
     partial.rotary_percent = 0.5;
     partial.activation = spec::Activation::squared_relu;
@@ -560,6 +572,11 @@ std::vector<Case> cases() {
             {"hf-qwen2", qwen2},
             {"hf-qwen3", qwen3},
             {"hf-mistral", window},
+            {"hf-ministral", ministral},
+            {"hf-smollm3", smollm3},
+            {"hf-smollm3", smollm3_window},
+            {"hf-qwen3", last_window},
+            {"hf-qwen2", qwen2_window},
             {"hf-gpt-neox", partial},
             {"hf-nemotron", test::nemotron_model(2, 6, 2)}};
 }

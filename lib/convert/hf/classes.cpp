@@ -10,10 +10,12 @@
 #include "convert/hf/families/gpt_bigcode.hpp"
 #include "convert/hf/families/gpt_neox.hpp"
 #include "convert/hf/families/llama.hpp"
+#include "convert/hf/families/ministral.hpp"
 #include "convert/hf/families/mistral.hpp"
 #include "convert/hf/families/nemotron.hpp"
 #include "convert/hf/families/qwen2.hpp"
 #include "convert/hf/families/qwen3.hpp"
+#include "convert/hf/families/smollm3.hpp"
 #include "convert/hf/families/stablelm.hpp"
 #include "convert/hf/families/starcoder2.hpp"
 
@@ -23,7 +25,8 @@ namespace {
 // The most common class first, of those that can hold one model.
 constexpr std::array classes{&hf::gpt2,     &hf::bloom,      &hf::llama,       &hf::gpt_neox,
                              &hf::mistral,  &hf::starcoder2, &hf::gpt_bigcode, &hf::stablelm,
-                             &hf::nemotron, &hf::qwen2,      &hf::qwen3};
+                             &hf::nemotron, &hf::qwen2,      &hf::qwen3,       &hf::ministral,
+                             &hf::smollm3};
 
 }  // namespace
 

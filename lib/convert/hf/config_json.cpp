@@ -69,18 +69,6 @@ Activation read_activation(const HfClass& hf, const io::Json& json, const std::s
                 fmt::join(names_in(hf.activations), ", "), name);
 }
 
-// Returns whether Qwen's use_sliding_window gives no layer a window that leaves out positions. The
-// defaults are those of transformers.
-bool has_no_window(const io::Json& json, const ModelConfig& config, const std::string& path) {
-    if (json.contains("sliding_window") && !is_set(json, "sliding_window")) return true;
-    if (io::json_get_or<i64>(json, "sliding_window", 4096, path) >= config.max_positions)
-        return true;
-    if (!is_set(json, "layer_types"))
-        return io::json_get_or<i64>(json, "max_window_layers", 28, path) >= config.n_layers;
-    const auto types = io::json_get<std::vector<std::string>>(json, "layer_types", path);
-    return std::ranges::count(types, "full_attention") == std::ssize(types);
-}
-
 void check_constants(const HfClass& hf, const ModelConfig& config, const io::Json& json,
                      const std::string& path) {
     for (const HfClass::Constant& constant : hf.constants) {
@@ -92,7 +80,6 @@ void check_constants(const HfClass& hf, const ModelConfig& config, const io::Jso
         if (value == wanted || (value.is_null() && wanted == false)) continue;
         const std::string_view key = constant.key;
         if (value.is_boolean() && constant.otherwise.empty()) continue;
-        if (key == "use_sliding_window" && has_no_window(json, config, path)) continue;
         // The first layer has the number 1.
         if (key == "scale_attn_by_inverse_layer_idx" && value == true && config.n_layers == 1)
             continue;
@@ -171,12 +158,64 @@ void read_rope(const HfClass& hf, const io::Json& json, ModelConfig& config,
     }
 }
 
+// Returns the layers of "layer_types" that have no window.
+std::vector<bool> full_layers(const io::Json& json, i64 n_layers, const std::string& path) {
+    std::vector<bool> full;
+    for (const auto& type : io::json_get<std::vector<std::string>>(json, "layer_types", path)) {
+        if (type != "full_attention" && type != "sliding_attention") {
+            usage_error(path,
+                        "layer_types: expected full_attention or sliding_attention, got '{}': "
+                        "lm-utils does not support it",
+                        type);
+        }
+        full.push_back(type == "full_attention");
+    }
+    if (std::ssize(full) != n_layers)
+        usage_error(path, "layer_types has {} entries, but the model has {} layers", full.size(),
+                    n_layers);
+    return full;
+}
+
 // transformers ignores a null, and a window of all positions has no effect.
 void read_window(const HfClass& hf, const io::Json& json, ModelConfig& config,
                  const std::string& path) {
+    if (hf.window_switch && !io::json_get_or<bool>(json, hf.window_switch, false, path)) return;
     if (json.contains("sliding_window") && !is_set(json, "sliding_window")) return;
     const i64 window = io::json_get_or<i64>(json, "sliding_window", hf.absent_window, path);
-    if (window < config.max_positions) config.window = window;
+    if (window >= config.max_positions) return;
+    config.window = window;
+    if (!hf.has_window) return;
+    std::vector<bool>& full = config.full_layers.chosen;
+    if (is_set(json, "layer_types")) {
+        full = full_layers(json, config.n_layers, path);
+    } else {
+        for (i64 i = 0; i < config.n_layers; ++i) full.push_back(!hf.has_window(config, json, i));
+    }
+    if (std::ranges::find(full, false) == full.end()) config.window = 0;
+}
+
+// Reads the layers without rotary positions: 0 in no_rope_layers, whose default is every Nth.
+void read_unrotated_layers(const io::Json& json, ModelConfig& config, const std::string& path) {
+    if (!is_set(json, "no_rope_layers")) {
+        config.unrotated_layers.every =
+            io::json_get_or<i64>(json, "no_rope_layer_interval", 4, path);
+        return;
+    }
+    for (const i64 rotates : io::json_get<std::vector<i64>>(json, "no_rope_layers", path)) {
+        config.unrotated_layers.chosen.push_back(rotates == 0);
+    }
+}
+
+// Writes the windows of the layers.
+void write_windows(const HfClass& hf, const ModelConfig& config, io::Json& json) {
+    const bool limited = config.window > 0 && config.window < config.max_positions;
+    json["sliding_window"] = limited ? io::Json(config.window) : io::Json(nullptr);
+    if (hf.window_switch) json[hf.window_switch] = limited;
+    if (!hf.has_window || !limited) return;
+    for (i64 i = 0; i < config.n_layers; ++i) {
+        json["layer_types"].push_back(config.full_layers.has(i) ? "full_attention"
+                                                                : "sliding_attention");
+    }
 }
 
 io::Json parse(std::string_view text, const std::string& path) {
@@ -215,6 +254,7 @@ ModelConfig model_of(const HfClass& hf, const io::Json& json, const std::string&
     read_flags(hf, json, c, path);
     check_constants(hf, c, json, path);
     if (is_rotary(hf.position)) read_rope(hf, json, c, path);
+    if (hf.unrotated_layers) read_unrotated_layers(json, c, path);
     if (hf.absent_window > 0) read_window(hf, json, c, path);
     c.activation = read_activation(hf, json, path);
     c.untied_head = !io::json_get_or<bool>(json, "tie_word_embeddings", hf.absent_tied, path);
@@ -275,9 +315,9 @@ io::Json hf_config(const HfClass& hf, const ModelConfig& config, const ckpt::Spe
         json["rope_scaling"] =
             config.rope_scaling != 0 ? llama3_scaling(config.rope_scaling) : io::Json(nullptr);
     }
-    if (hf.absent_window > 0) {
-        const bool limited = config.window > 0 && config.window < config.max_positions;
-        json["sliding_window"] = limited ? io::Json(config.window) : io::Json(nullptr);
+    if (hf.absent_window > 0) write_windows(hf, config, json);
+    for (i64 i = 0; hf.unrotated_layers && i < config.n_layers; ++i) {
+        json["no_rope_layers"].push_back(config.unrotated_layers.has(i) ? 0 : 1);
     }
     if (hf.activation_key) json[hf.activation_key] = activation_name(hf, config.activation);
     if (hf.write_more) hf.write_more(config, json);
@@ -348,7 +388,10 @@ ModelConfig with_unused_members(ModelConfig expected, const ModelConfig& found) 
     const auto no_window = [](const ModelConfig& c) {
         return c.window == 0 || c.window >= c.max_positions;
     };
-    if (no_window(expected) && no_window(found)) unused(&ModelConfig::window);
+    if (no_window(expected) && no_window(found)) {
+        unused(&ModelConfig::window);
+        unused(&ModelConfig::full_layers);
+    }
     if (!has_table(expected.position)) {
         unused(&ModelConfig::max_positions);
     }

@@ -48,12 +48,15 @@ Misfit misfit_of_heads(const ModelConfig& c) {
             fmt::format("{} heads of {} at a hidden size of {}", c.n_heads, c.head_dim, c.hidden)};
 }
 
-// Returns the names of the classes that can hold the model: "hf-llama or hf-mistral".
+// Returns the names of the first classes that can hold the model: "hf-llama or hf-mistral".
 std::string names_that_fit(const ModelConfig& config) {
+    constexpr int most = 3;
     std::string names;
+    int n = 0;
     for (const HfClass* hf : hf_classes()) {
         if (misfit(*hf, config)) continue;
-        names += fmt::format("{}{}", names.empty() ? "" : " or ", hf->name);
+        names += fmt::format("{}{}", n == 0 ? "" : " or ", hf->name);
+        if (++n == most) break;
     }
     return names;
 }
@@ -61,13 +64,16 @@ std::string names_that_fit(const ModelConfig& config) {
 }  // namespace
 
 std::optional<Misfit> inexpressible(const HfClass& hf, const ModelConfig& c) {
-    if (layer_kinds(c).size() > 1) return Misfit{"the layers", "layers that differ"};
     // Names all properties of a layer, so that a new one does not compile until it is refused for
-    // the classes that lack it.
+    // the classes that lack it. Layers differ in window and position only.
     const auto [n_groups, position, rotary, window, activation, parallel_residual] = c.layer(0);
-    if (position != hf.position) {
-        return Misfit{"--position-embedding-type", std::string(name_of(position))};
+    if (c.position != hf.position) {
+        return Misfit{"--position-embedding-type", std::string(name_of(c.position))};
     }
+    if (!c.unrotated_layers.empty() && !hf.unrotated_layers)
+        return Misfit{"--no-rope-freq", "layers without rotary positions"};
+    if (!c.full_layers.empty() && !hf.has_window)
+        return Misfit{"--window-attn-skip-freq", "a window in some layers only"};
     if (c.normalization != hf.normalization) {
         return Misfit{"--normalization", std::string(name_of(c.normalization))};
     }
@@ -90,11 +96,11 @@ std::optional<Misfit> inexpressible(const HfClass& hf, const ModelConfig& c) {
         return Misfit{"--ffn-hidden-size",
                       fmt::format("{} at a hidden size of {}", c.ffn_hidden, c.hidden)};
     }
-    if (is_rotary(position)) {
-        if (const auto found = misfit_of_rotary(hf, c, rotary.scaling)) return found;
+    if (is_rotary(c.position)) {
+        if (const auto found = misfit_of_rotary(hf, c, c.rope_scaling)) return found;
     }
-    if (window > 0 && window < c.max_positions && hf.absent_window == 0) {
-        return Misfit{"--window-size", fmt::format("a window of {} keys", window)};
+    if (c.window > 0 && c.window < c.max_positions && hf.absent_window == 0) {
+        return Misfit{"--window-size", fmt::format("a window of {} keys", c.window)};
     }
     if (c.norm_1p != hf.norm_1p) {
         return Misfit{"--apply-layernorm-1p",
@@ -129,11 +135,10 @@ void check_fits(const HfClass& hf, const ModelConfig& config) {
     const std::optional<Misfit> found = misfit(hf, config);
     if (!found) return;
     const std::string others = names_that_fit(config);
-    // The export to Megatron refuses layers that differ, and a parallel residual.
+    // The export to Megatron refuses a parallel residual.
     const std::string_view none =
-        layer_kinds(config).size() > 1 || config.parallel_residual
-            ? "no other format can, either"
-            : "no supported class of transformers can: use --to megatron-lm";
+        config.parallel_residual ? "no other format can, either"
+                                 : "no supported class of transformers can: use --to megatron-lm";
     usage_error(found->flag, "the model has {}, which {} ({}) cannot express: {}{}", found->has,
                 hf.name, hf.class_name, others.empty() ? none : "use --to ", others);
 }

@@ -71,8 +71,13 @@ struct HfClass {
     std::span<const Named<spec::Activation>> activations;
     std::string_view absent_activation = {};  // value when the key is missing
     bool absent_tied = false;                 // value of tie_word_embeddings when it is missing
-    i64 absent_window = 0;        // value of sliding_window when it is missing; 0: not a key
-    bool llama3_scaling = false;  // the scaled rotary frequencies of Llama 3.1
+    i64 absent_window = 0;  // value of sliding_window when it is missing; 0: not a key
+    // For a class with a window in some layers, which "layer_types" lists: whether a layer has the
+    // window when this key is missing. nullptr: all layers of the class have the same window.
+    bool (*has_window)(const spec::ModelConfig& config, const io::Json& json, i64 layer) = nullptr;
+    const char* window_switch = nullptr;  // key without which sliding_window has no effect
+    bool unrotated_layers = false;        // the key no_rope_layers
+    bool llama3_scaling = false;          // the scaled rotary frequencies of Llama 3.1
     // Adds keys to a config.json that follow from others. May be nullptr.
     void (*write_more)(const spec::ModelConfig& config, io::Json& json) = nullptr;
     // Versions of transformers before 4.45 compute the head size of some classes from the hidden

@@ -2,7 +2,7 @@
 // Qwen3ForCausalLM: Llama with a norm of each head of query and key.
 #pragma once
 
-#include "convert/hf/families/llama.hpp"
+#include "convert/hf/families/qwen2.hpp"
 
 namespace lm::convert::hf {
 
@@ -14,7 +14,6 @@ inline constexpr std::array qwen3_integers = [] {
     return integers;
 }();
 inline constexpr std::array qwen3_constants{
-    HfClass::Constant{"use_sliding_window", "false", "false", "windows in some of the layers"},
     HfClass::Constant{"attention_bias", "false", "false",
                       "an attention with biases beside an MLP without biases"},
 };
@@ -23,6 +22,7 @@ inline constexpr HfClass qwen3 = [] {
     HfClass c = llama_like("hf-qwen3", "qwen3", "Qwen3ForCausalLM");
     c.integers = qwen3_integers;
     c.constants = qwen3_constants;
+    add_qwen_windows(c);
     c.any_head_dim = true;
     c.qk_norm = true;
     return c;
