@@ -76,6 +76,21 @@ TEST_CASE("rotary settings are read in the spellings of transformers 4 and 5") {
     }
 }
 
+TEST_CASE("rope_scaling replaces the whole of rope_parameters, as in transformers") {
+    const auto model = model_of("llama", R"("rope_theta": 100000.0, "rope_scaling": {"rope_type":
+        "default"}, "rope_parameters": {"rope_type": "default", "rope_theta": 500.0})");
+    CHECK(model.rotary_base == 100000);
+    CHECK(model_of("llama", R"("rope_scaling": {}, "rope_parameters": {"rope_theta": 500.0})")
+              .rotary_base == 500);
+    // The length of the original model, from the object, the file, or the context.
+    constexpr auto scaling = R"("rope_scaling": {"rope_type": "llama3", "factor": 4,
+        "low_freq_factor": 1, "high_freq_factor": 4})";
+    CHECK(model_of("llama", fmt::format(R"({}, "original_max_position_embeddings": 8192)", scaling))
+              .rope_scaling == 4);
+    CHECK_THAT(test::error_of([&] { model_of("llama", scaling); }, Exit::usage),
+               ContainsSubstring("original_max_position_embeddings"));
+}
+
 TEST_CASE("windows that leave out no position are none, those of Starcoder2 are read") {
     for (const char* type : {"qwen2", "qwen3"}) {
         INFO(type);

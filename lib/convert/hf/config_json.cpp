@@ -122,8 +122,8 @@ io::Json llama3_scaling(double factor) {
 }
 
 // Reads the type of rotary frequencies. Older versions of transformers call the key "type".
-void read_scaling(const HfClass& hf, const io::Json& scaling, ModelConfig& config,
-                  const std::string& path) {
+void read_scaling(const HfClass& hf, const io::Json& json, const io::Json& scaling,
+                  ModelConfig& config, const std::string& path) {
     const auto old_type = io::json_get_or<std::string>(scaling, "type", "default", path);
     const auto type = io::json_get_or<std::string>(scaling, "rope_type", old_type, path);
     if (type == "default") return;
@@ -133,7 +133,10 @@ void read_scaling(const HfClass& hf, const io::Json& scaling, ModelConfig& confi
                     hf.llama3_scaling ? " or 'llama3'" : "", type);
     }
     for (const auto& [key, value] : llama3_constants) {
-        const auto got = io::json_get<double>(scaling, key, path);
+        const bool is_length = std::string_view(key) == "original_max_position_embeddings";
+        const auto got = is_length && !is_set(scaling, key)
+                             ? io::json_get_or<double>(json, key, config.max_positions, path)
+                             : io::json_get<double>(scaling, key, path);
         if (got == value) continue;
         usage_error(path, "expected '{}' to be {}, got {}: lm-utils does not support such models",
                     key, value, got);
@@ -143,19 +146,18 @@ void read_scaling(const HfClass& hf, const io::Json& scaling, ModelConfig& confi
 
 // Reads the objects with the settings of rotary positions. Up to version 4 transformers writes
 // rope_scaling next to rope_theta; from version 5 rope_parameters has all settings, and
-// rope_scaling is another name of it, which wins.
+// rope_scaling replaces the whole of it.
 void read_rope(const HfClass& hf, const io::Json& json, ModelConfig& config,
                const std::string& path) {
-    for (const char* key : {"rope_parameters", "rope_scaling"}) {
-        if (!is_set(json, key)) continue;
-        const io::Json& object = json[key];
-        read_scaling(hf, object, config, path);
-        config.rotary_base =
-            io::json_get_or<double>(object, "rope_theta", config.rotary_base, path);
-        if (!hf.has_key(&ModelConfig::rotary_percent)) continue;
-        config.rotary_percent =
-            io::json_get_or<double>(object, "partial_rotary_factor", config.rotary_percent, path);
-    }
+    const bool old = is_set(json, "rope_scaling") && !json["rope_scaling"].empty();
+    const char* const key = old ? "rope_scaling" : "rope_parameters";
+    if (!is_set(json, key)) return;
+    const io::Json& object = json[key];
+    read_scaling(hf, json, object, config, path);
+    config.rotary_base = io::json_get_or<double>(object, "rope_theta", config.rotary_base, path);
+    if (!hf.has_key(&ModelConfig::rotary_percent)) return;
+    config.rotary_percent =
+        io::json_get_or<double>(object, "partial_rotary_factor", config.rotary_percent, path);
 }
 
 // Returns the layers of "layer_types" that have no window.

@@ -41,14 +41,19 @@ HfWeights::HfWeights(std::string path, const HfModel& model, HfTensors tensors)
       prefixed_(std::ranges::any_of(
           tensors_.all(), [&](const auto& entry) { return entry.first.starts_with(hf_.prefix); })),
       word_(fmt::format("{}{}.weight", hf_.prefix, hf_.before_layers.front().theirs)),
-      head_(fmt::format("{}.weight", hf_.head)) {}
+      head_(fmt::format("{}.weight", hf_.head)) {
+    // transformers 5 has one name for the head of every class.
+    constexpr const char* newer = "lm_head.weight";
+    if (tensors_.find(head_) == nullptr && tensors_.find(newer) != nullptr) head_ = newer;
+}
 
 std::string HfWeights::in_file(const std::string& name) const {
     return prefixed_ || !name.starts_with(hf_.prefix) ? name : name.substr(hf_.prefix.size());
 }
 
 const SourceTensor& HfWeights::at(const std::string& name) const {
-    if (const SourceTensor* found = tensors_.find(in_file(name))) return *found;
+    const bool is_head = name == fmt::format("{}.weight", hf_.head);
+    if (const SourceTensor* found = tensors_.find(is_head ? head_ : in_file(name))) return *found;
     if (tied_ && name == word_) {
         if (const SourceTensor* head = tensors_.find(head_)) return *head;
     }
