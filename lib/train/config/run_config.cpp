@@ -233,6 +233,19 @@ i64 samples_before(config::CheckpointFlags flags) {
     return checkpoint ? checkpoint->manifest().counters.consumed_samples : 0;
 }
 
+// Returns the vocabulary of the run's checkpoint; an unknown one without a checkpoint.
+Vocabulary saved_vocabulary(config::CheckpointFlags flags) {
+    choose_start(flags);
+    if (flags.load.empty() || !io::exists(flags.load)) return {};
+    const auto checkpoint = manifest_of(flags);
+    if (!checkpoint) return {};
+    const ckpt::TokenizerInfo& tokenizer = checkpoint->manifest().tokenizer;
+    Vocabulary vocabulary{.size = checkpoint->manifest().model.vocab_size,
+                          .digest = tokenizer.digest};
+    if (tokenizer.end_of_document >= 0) vocabulary.eod = tokenizer.end_of_document;
+    return vocabulary;
+}
+
 // With --use-checkpoint-args, returns the model of the checkpoint of --load and prints a note;
 // throws Error(usage) without --load. Returns nullopt without the flag, and when there is no
 // checkpoint.
@@ -310,13 +323,16 @@ class Resolver {
     }
 
     void resolve_data() {
-        problems_.check([&] {
+        const bool valid = problems_.check([&] {
             config::read_data_files(flags_.data);
             data_order_ = data::parse_data_order(flags_.data.order);
             check_mock(flags_.data);
             require_datasets(flags_.data.paths);
             vocabulary_ = find_vocabulary(flags_.data, flags_.model.vocab_size);
         });
+        // The tokenizer of the checkpoint stands in for one that cannot be read, so that no other
+        // problem follows from it.
+        if (!valid) Problems().check([&] { vocabulary_ = saved_vocabulary(flags_.checkpoints); });
     }
 
     void resolve_model() {

@@ -96,6 +96,8 @@ void check_first_start(const config::CheckpointFlags& flags, const Environment& 
         usage_error(flags.load,
                     "--load: holds no checkpoint, and --exit-on-missing-checkpoint is given");
     }
+    if ((flags.finetune || flags.no_load_optim) && !io::exists(flags.load))
+        usage_error(flags.load, "no such directory: give a checkpoint");
     if (flags.finetune || flags.no_load_optim) {
         usage_error(flags.load, "holds no checkpoint with weights: {}", import_advice(flags.load));
     }

@@ -45,24 +45,29 @@ struct Related {
 };
 
 std::vector<Related> related_flags() {
-    Flags sizes{"--world-size", "--eval-global-batch-size"};
-    add_names(sizes, config::parallel_fields());
-    add_names(sizes, config::stage_fields());
-    add_names(sizes, config::length_fields());
-    Flags rates;
-    add_names(rates, config::rate_fields());
-    add_names(rates, config::decay_fields());
-    add_names(rates, config::weight_decay_fields());
-    add_names(rates, config::curriculum_fields());
+    Flags layout{"--world-size"};
+    add_names(layout, config::parallel_fields());
+    add_names(layout, config::stage_fields());
+    Flags lengths{"--eval-global-batch-size"};
+    add_names(lengths, config::length_fields());
+    Flags windows{"--lr-warmup-samples", "--lr-warmup-iters", "--lr-warmup-tokens",
+                  "--lr-warmup-fraction"};
+    add_names(windows, config::decay_fields());
+    Flags curriculum;
+    add_names(curriculum, config::curriculum_fields());
     Flags model;
     add_names(model, config::shape_fields());
     add_names(model, config::kind_fields());
-    add_names(model, config::initial_fields());
     const auto with = [](Flags flags, const Flags& more) {
         flags.insert(more.begin(), more.end());
         return flags;
     };
-    return {{sizes, with(sizes, model)}, {rates, with(rates, sizes)}, {model, with(model, sizes)}};
+    const Flags sizes = with(with(lengths, layout), {"--seq-length"});
+    return {{layout, with(layout, model)},
+            {lengths, sizes},
+            {windows, with(windows, sizes)},
+            {curriculum, with(curriculum, sizes)},
+            {model, with(model, layout)}};
 }
 
 // Returns whether `problem` may only follow from one of the flags `wrong`.
