@@ -213,6 +213,9 @@ IndexedDataset IndexedDataset::open(const std::string& prefix) {
     const std::string bin = bin_path(prefix);
     d.idx_ = io::MappedFile::open(idx);
     d.bin_ = io::MappedFile::open(bin);
+    const std::string_view head(reinterpret_cast<const char*>(d.bin_.bytes().data()),
+                                d.bin_.bytes().size());
+    if (io::is_lfs_pointer(head)) run_error(bin, "is {}", io::other_format(head));
     const IdxHeader header = parse_idx_header(d.idx_.bytes(), idx);
     d.type_ = header.type;
     d.item_ = size_of(header.type);

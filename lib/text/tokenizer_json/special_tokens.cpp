@@ -114,6 +114,12 @@ NamedTokens read_named_tokens(const std::string& path, std::span<const DefaultTo
     named.splits_special = flag("split_special_tokens").value_or(false);
     const Json tokenizer_class = config.get("tokenizer_class");
     if (tokenizer_class.is_string()) named.tokenizer_class = tokenizer_class.get<std::string>();
+    // The defaults of the classes that make their template from these two keys.
+    for (const std::string_view name : {"LlamaTokenizer", "CodeLlamaTokenizer", "GemmaTokenizer"}) {
+        if (!named.tokenizer_class.starts_with(name)) continue;
+        named.adds_bos = named.adds_bos.value_or(true);
+        named.adds_eos = named.adds_eos.value_or(false);
+    }
     std::optional<NeighbourFile> map;
     if (config.json.contains(decoder_key)) {
         named.listed = decoder_tokens(config.json[decoder_key], config.path);
