@@ -214,7 +214,7 @@ TEST_CASE("special ids: an import and its export keep what the files state") {
     test::write(scratch / "tok/tokenizer.json", tokenizer);
     test::write(scratch / "tok/tokenizer_config.json", roles);
     std::string config = test::read(scratch / "hf/config.json");
-    config.replace(config.find("76})"), 2, "null");
+    config.replace(config.find("76}"), 2, "null");
     test::write(scratch / "hf/config.json", config);
     from_hf(test::request_of(scratch / "hf", scratch / "native"));
     ConversionRequest request = test::request_of(scratch / "native", scratch / "again");
