@@ -161,7 +161,6 @@ int main(int argc, char** argv) {
                            "--save",
                            "--load",
                            "--save-interval",
-                           "--save-retain",
                            "--eval-interval",
                            "--log-interval",
                            "--tensorboard-dir",
