@@ -51,7 +51,7 @@ rm there/data_text_document.json
 differ 1 '--data-path: .*there/data_text_document .*no metadata' "${same[@]}" --tokenizer-type ByteTokenizer "${data[@]}" : \
     "${moved[@]}"
 rm there/data_text_document.idx
-differ 1 '--data-path: .*there/data_text_document .no such dataset' "${same[@]}" --tokenizer-type ByteTokenizer "${data[@]}" : \
+differ 1 'rank 1 on b: there/data_text_document: no such dataset' "${same[@]}" --tokenizer-type ByteTokenizer "${data[@]}" : \
     "${moved[@]}"
 # A file that a flag names is compared by what it sets.
 echo '{"train_batch_size": 6, "gradient_clipping": 0.5}' >here/ds.json
