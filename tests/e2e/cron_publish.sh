@@ -45,6 +45,22 @@ head=$(git -C hub rev-parse HEAD)
 publish 0 'publish: 0 changed files'
 [ "$(git -C hub rev-parse HEAD)" = "$head" ] || fail "a commit without a change"
 
+# Somebody who may write to the run plants a link under the name of a listed file: mkdir runs between the listing and the copy.
+echo '{}' >run/race.jsonl
+echo SECRET >private
+mkdir bin
+printf '#!/bin/sh\nln -sfn %q/private %q/run/race.jsonl\nexec /usr/bin/mkdir "$@"\n' "$work" "$work" >bin/mkdir
+chmod +x bin/mkdir
+sed "s|^PATH=|PATH=$work/bin:|" site.conf >race.conf
+conf=race.conf publish 0 'publish: 0 changed files'
+! git -C hub grep -q SECRET HEAD || fail "the target of a planted link was published"
+rm run/race.jsonl
+# Files of users whose names are similar stay.
+touch logs/log.publish-tmp
+publish 0 'publish: 0 changed files'
+[ -e logs/log.publish-tmp ] || fail "a foreign file was removed"
+rm logs/log.publish-tmp
+
 # The hub is down: the next run pushes the old commit, without new data.
 echo ee >>run/log
 mv hub gone
