@@ -231,6 +231,7 @@ std::string human_duration(double seconds) {
     if (seconds < 0) return fmt::format("-{}", human_duration(-seconds));
     if (seconds < 0.9995) return fmt::format("{:.0f} ms", seconds * 1e3);
     if (seconds < 59.95) return fmt::format("{:.1f} s", seconds);
+    if (seconds > 1e18) return fmt::format("{:.0e} d", seconds / 86400);  // beyond 64 bits
     const i64 total_s = std::llround(seconds);
     if (total_s < 3600) return fmt::format("{} min {:02} s", total_s / 60, total_s % 60);
     const i64 total_min = std::llround(seconds / 60);

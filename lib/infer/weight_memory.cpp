@@ -160,7 +160,7 @@ void WeightMemory::read(const std::vector<i64>& units, ThreadPool& pool) {
         const DType dtype = dtype_of(*part.local);
         const std::string& name = map_.spec_of(*part.local).name;
         const ckpt::TensorInfo* const stored = source_->find(name);
-        LM_CHECK(stored != nullptr, "expected tensor {} in {}, got none", name, source_->path());
+        if (stored == nullptr) run_error(source_->path(), "has no tensor {}", name);
         // If the caller asks for fp32 matrices and the stored weights have 16 bits, reads the
         // master weights, which are more exact.
         const bool masters = residency_.dtype == DType::fp32 && is_half(stored->dtype);

@@ -103,7 +103,13 @@ Fd open_input(const std::string& path) {
     Fd fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
     if (!fd.valid() && errno == EWOULDBLOCK) return open_read(path);  // a lease on a regular file
     if (!fd.valid()) read_error(path, "open");
-    if (S_ISDIR(status_of(fd, path).st_mode)) run_error(path, "is a directory, expected a file");
+    const struct stat status = status_of(fd, path);
+    if (S_ISDIR(status.st_mode)) run_error(path, "is a directory, expected a file");
+    // /dev/zero has no end. /dev/null is empty, and a terminal ends with Ctrl-D.
+    const bool is_null = S_ISCHR(status.st_mode) && status.st_rdev == makedev(1, 3);
+    const bool is_device = S_ISCHR(status.st_mode) || S_ISBLK(status.st_mode);
+    if (is_device && !is_null && ::isatty(fd.get()) != 1)
+        run_error(path, "is a {}, expected a file or a pipe", checked::kind_of(status.st_mode));
     ::fcntl(fd.get(), F_SETFL, 0);  // clears O_NONBLOCK
     return fd;
 }
@@ -169,13 +175,8 @@ std::string read_file(const std::string& path, i64 limit, Links links) {
 
 std::string read_input(const std::string& path, i64 limit) {
     const Fd fd = open_input(path);
-    const struct stat status = status_of(fd, path);
-    const bool is_null = S_ISCHR(status.st_mode) && status.st_rdev == makedev(1, 3);
-    const bool is_device = S_ISCHR(status.st_mode) || S_ISBLK(status.st_mode);
-    if (is_device && !is_null && ::isatty(fd.get()) != 1)
-        run_error(path, "is a {}, expected a file or a pipe", checked::kind_of(status.st_mode));
     const bool is_named = !path.starts_with("/dev/") && !path.starts_with("/proc/");
-    if (is_named && S_ISFIFO(status.st_mode)) wait_for_writer(path);
+    if (is_named && S_ISFIFO(status_of(fd, path).st_mode)) wait_for_writer(path);
     pollfd readable{fd.get(), POLLIN, 0};
     while (::poll(&readable, 1, -1) < 0 && errno == EINTR) continue;
     return read_all_in_memory(fd, path, limit);

@@ -35,7 +35,8 @@ enum class Links { follow, refuse };  // for the last component of a path
 // Opens a regular file for reading. Throws for a FIFO, socket, device or directory in its place,
 // naming its kind, and never waits for the other end of a FIFO.
 Fd open_read(const std::string& path, Links links = Links::follow);
-// Opens an input that the user named, which may also be a pipe or a device. Does not wait for the
+// Opens an input that the user named, which may also be a pipe, a terminal or /dev/null, but no
+// other device, which might have no end. Does not wait for the
 // writer of a FIFO; until a writer has opened it, poll(2) waits, but read(2) returns 0.
 Fd open_input(const std::string& path);
 

@@ -125,6 +125,12 @@ std::optional<double> time_stamp_at(std::string_view text) {
            fraction - zone_of(scanner);
 }
 
+// Returns whether an iteration can have taken so long.
+bool is_step_time(double s) {
+    constexpr double longest = 1e9;  // 30 years
+    return s >= 0 && s <= longest;
+}
+
 // ---- Megatron's line ---------------------------------------------------------------------------
 
 // Parses the fields "LABEL: VALUE |" that the summary needs, and ignores all other fields. A loss
@@ -182,9 +188,9 @@ class Fields {
     }
     bool seconds(std::string_view value, double per_second) {
         step_s_ = number<double>(value);
-        if (!step_s_ || !std::isfinite(*step_s_) || *step_s_ < 0) return false;
+        if (!step_s_) return false;
         *step_s_ /= per_second;
-        return true;
+        return is_step_time(*step_s_);
     }
     void tera(std::string_view value) {
         const std::optional<double> x = number<double>(value);
@@ -471,7 +477,7 @@ void read_json_step(std::string_view line, LogLine& out) {
         total = number_in<i64>(json, "total_iterations");
         step_s = number_in<double>(json, "step_s");
     }
-    if (!iteration || !total || !step_s || !std::isfinite(*step_s)) {
+    if (!iteration || !total || !step_s || !is_step_time(*step_s)) {
         ++out.n_invalid;
         return;
     }

@@ -157,6 +157,7 @@ TEST_CASE("formatting of sizes, counts and durations") {
     CHECK(human_duration(12.34) == "12.3 s");
     CHECK(human_duration(59.99) == "1 min 00 s");
     CHECK(human_duration(185) == "3 min 05 s");
+    CHECK(human_duration(8.64e24) == "1e+20 d");
     CHECK(human_duration(3720) == "1 h 02 min");
     CHECK(human_duration(90'000) == "1 d 01 h");
     CHECK(iso_time(0) == "1970-01-01T00:00:00Z");

@@ -92,6 +92,10 @@ for kind in 'character device' 'too large'; do
     place "$kind" endless
     ends "endless: .*$kind" lm-train "${args[@]}" --deepspeed_config endless
     ends "endless: .*$kind" lm-train "${args[@]}" --data-args-path endless
+    [ "$kind" = 'too large' ] && continue
+    ends "endless: .*$kind" lm-preprocess --input endless --output-prefix z --tokenizer-type ByteTokenizer
+    ends "endless: .*$kind" lm-estimate eta endless
+    ends "endless: .*$kind" lm-ckpt generate c --prompts endless
 done
 ends 'too large' bash -c 'lm-train "$@" --deepspeed_config <(exec cat /dev/zero)' lm-train "${args[@]}"
 cat >settings <<<'{}' &

@@ -152,6 +152,35 @@ TEST_CASE("logits are those of training, however tokens are grouped") {
     }
 }
 
+TEST_CASE("a checkpoint that lacks a tensor is damaged") {
+    // Has all tensors of a checkpoint but one.
+    class Lacking final : public ckpt::TensorSource {
+      public:
+        explicit Lacking(const ckpt::Checkpoint& whole) : whole_(whole) {}
+        const std::string& path() const override { return whole_.path(); }
+        const spec::ModelConfig& model() const override { return whole_.model(); }
+        i64 iteration() const override { return whole_.iteration(); }
+        const std::vector<ckpt::TensorInfo>& tensors() const override { return whole_.tensors(); }
+        const ckpt::TensorInfo* find(std::string_view tensor) const override {
+            return tensor == "layers.1.mlp.up.weight" ? nullptr : whole_.find(tensor);
+        }
+        bool has(ckpt::SliceKind kind) const override { return whole_.has(kind); }
+        void load(const std::string& tensor, ckpt::SliceKind kind,
+                  const ckpt::LoadTarget& target) const override {
+            whole_.load(tensor, kind, target);
+        }
+
+      private:
+        const ckpt::Checkpoint& whole_;
+    };
+    const test::TempDir dir(test::memory_root());
+    const ckpt::Checkpoint whole =
+        save(dir / "run", changed(test::odd_model(2), [](spec::ModelConfig&) {}));
+    const Lacking lacking(whole);
+    CHECK_THROWS_WITH(infer::make_engine(lacking, {.n_threads = 2}),
+                      ContainsSubstring("has no tensor layers.1.mlp.up.weight"));
+}
+
 TEST_CASE("16-bit matrices give the logits of the same weights in fp32") {
     for (const DType dtype : {DType::bf16, DType::fp16}) {
         for (const spec::ModelConfig& model : {test::odd_model(2), test::llama_model(2, 6, 2)}) {

@@ -119,6 +119,7 @@ TEST_CASE("truncated and mixed lines are counted") {
              " iteration    12695/  115311 | consumed samples:      98",
              " iteration 10/ 20 | elapsed time per iteration (s): 1.5",
              " iteration 10/ 20 | elapsed time per iteration (s): nan |",
+             " iteration 10/ 20 | elapsed time per iteration (s): 1e308 |",
              " iteration 10/ 20 | elapsed time per iteration (s): -1.0 |",
              " iteration 10/ 20 | elapsed time per iteration (s): 1.0x |",
              " iteration 10/ 20 | consumed samples: 1[default3]: NCCL INFO | elapsed time per "
