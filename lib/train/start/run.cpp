@@ -405,6 +405,13 @@ RefusedIterations read_refused(const RunConfig& config, const io::OrderedJson& d
                                    digest_of_batches(config, data), progress.done.iteration);
 }
 
+// Watches the end of the batch job, which rank 0 follows when it moves. Collective.
+JobEndWatch watch_job_end(const RunConfig& config, comm::Group& world) {
+    const std::optional<JobEnd> end = find_job_end(config, world);
+    const bool follows = world.rank() == 0 && config.saves.before_limit_s;
+    return JobEndWatch(end ? end->unix_s : 0, follows ? ask_scontrol() : JobEndWatch::Ask());
+}
+
 // Does the training for run(), which documents it. Collective.
 Exit train(const RunParts& run, const std::string& joined) {
     RunConfig& config = run.config;
@@ -433,10 +440,7 @@ Exit train(const RunParts& run, const std::string& joined) {
         return *ended;
     check_host_memory_together(config, world);
     count_start_together(config, checkpoint, world);
-    const std::optional<JobEnd> end = find_job_end(config, world);
-    const bool follows_end = is_rank0 && config.saves.before_limit_s;
-    const JobEndWatch job_end(end ? end->unix_s : 0,
-                              follows_end ? ask_scontrol() : JobEndWatch::Ask());
+    const JobEndWatch job_end = watch_job_end(config, world);
 
     const std::unique_ptr<device::Device> device = open_device(config.trainer, world);
     if (config.trainer.cuda) {
