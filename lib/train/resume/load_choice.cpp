@@ -96,13 +96,12 @@ void check_first_start(const config::CheckpointFlags& flags, const Environment& 
         usage_error(flags.load,
                     "--load: holds no checkpoint, and --exit-on-missing-checkpoint is given");
     }
-    if ((flags.finetune || flags.no_load_optim) && !io::exists(flags.load))
-        usage_error(flags.load, "no such directory: give a checkpoint");
+    const bool exists = io::exists(flags.load);
     if (flags.finetune || flags.no_load_optim) {
+        if (!exists) usage_error(flags.load, "no such directory: give a checkpoint");
         usage_error(flags.load, "holds no checkpoint with weights: {}", import_advice(flags.load));
     }
     if (flags.fresh) return;
-    const bool exists = io::exists(flags.load);
     const bool is_save = !flags.save.empty() && canonical(flags.load) == canonical(flags.save);
     if (!exists && !is_save) {
         usage_error(flags.load, "--load: no such directory: give --fresh to start at iteration 0");

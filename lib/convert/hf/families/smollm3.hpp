@@ -10,12 +10,13 @@
 
 namespace lm::convert::hf {
 
-inline constexpr std::array smollm3_numbers{
-    HfClass::Number{"rms_norm_eps", &spec::ModelConfig::norm_eps, 1e-6},
-    HfClass::Number{"rope_theta", &spec::ModelConfig::rotary_base, 2e6},
-    HfClass::Number{"attention_dropout", &spec::ModelConfig::attention_dropout, 0},
-    HfClass::Number{"initializer_range", &spec::ModelConfig::init_std, 0.02},
-};
+inline constexpr std::array smollm3_numbers = [] {
+    auto numbers = llama_numbers;
+    for (HfClass::Number& number : numbers) {
+        if (number.member == &spec::ModelConfig::rotary_base) number.absent = 2e6;
+    }
+    return numbers;
+}();
 
 inline constexpr HfClass smollm3 = [] {
     HfClass c = llama_like("hf-smollm3", "smollm3", "SmolLM3ForCausalLM");
