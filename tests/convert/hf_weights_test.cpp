@@ -37,18 +37,18 @@ struct Tensor {
 };
 using Tensors = std::map<std::string, Tensor>;
 
-// A Llama model as a checkpoint ("a") and as a Hugging Face model ("hf").
+// A model as a checkpoint ("a") and as a Hugging Face model ("hf").
 class Models {
   public:
-    explicit Models(bool tied) {
-        spec::ModelConfig config = test::llama_model(2, 6, 2);
+    explicit Models(bool tied) : Models(tied, test::llama_model(2, 6, 2), "llama") {}
+    Models(bool tied, spec::ModelConfig config, std::string_view type) {
         config.hidden = config.n_heads * config.head_dim;
         config.untied_head = !tied;
         config.attention_dropout = config.hidden_dropout = 0;
         config.seq_length = config.max_positions;
         config.resolve();
         test::save_grid(scratch_ / "a", config, {}, 3, 5);
-        to_hf(test::forced_request(scratch_ / "a", hf()), *hf_class_of_type("llama"));
+        to_hf(test::forced_request(scratch_ / "a", hf()), *hf_class_of_type(type));
         const auto reader = test::SafetensorsReader::open(hf() + "/model.safetensors");
         for (const ckpt::SafetensorsEntry& entry : reader.entries()) {
             const auto bytes = reader.bytes(entry);
@@ -141,6 +141,18 @@ TEST_CASE("a tied model may store its matrix under either name or both") {
     models.tensors.erase("lm_head.weight");
     models.write("model.safetensors", models.tensors);
     CHECK_THAT(models.error(), ContainsSubstring(word));
+}
+
+TEST_CASE("a GPT-NeoX may name its head as transformers 5 names that of every class") {
+    Models models(false, test::neox_model(2, 5), "gpt_neox");
+    models.write("model.safetensors", models.tensors);
+    CHECK(models.imports());
+    auto head = models.tensors.extract("embed_out.weight");
+    REQUIRE(!head.empty());
+    head.key() = "lm_head.weight";
+    models.tensors.insert(std::move(head));
+    models.write("model.safetensors", models.tensors);
+    CHECK(models.imports());
 }
 
 TEST_CASE("a tensor may be in two shards if its bits are equal") {

@@ -198,9 +198,14 @@ plan=(--mock-data --train-iters 3 --lr 1e-4 --dry-run)
 named --micro-batch-size lm-train --model gpt2-124m "${plan[@]}"
 named '--micro-batch-size --num-layers' lm-train "${plan[@]}"
 named --num-attention-heads lm-train --model gpt2-124m --hidden-size 500 --micro-batch-size 2 "${plan[@]}"
+# A value that does not parse hides only the problems that may follow from it.
+named '--hidden-size --global-batch-size' lm-train --model gpt2-124m --hidden-size x --micro-batch-size 2 --global-batch-size 3 "${plan[@]}"
+named '--lr-decay-style --lr' lm-train --model gpt2-124m --lr-decay-style x --micro-batch-size 2 --min-lr 1 "${plan[@]}"
 named '--num-query-groups --lr' lm-train --model gpt2-124m --num-query-groups 3 --micro-batch-size 2 --mock-data --train-iters 3 --dry-run
 wrong 2 'lm-train: missing: --load: ' lm-train "${args[@]}" --load missing
 wrong 2 'lm-train: .*--hidden-size' lm-train "${args[@]}" --hidden-size 64 --load whole
+# Nothing follows from a dataset that cannot be read, such as another vocabulary than that of the checkpoint.
+wrong 2 'lm-train: nothere: no such dataset' lm-train "${args[@]}" --load whole --data-path nothere
 wrong 2 'lm-train: --hiden-size: ' lm-train "${args[@]}" --hiden-size 64
 wrong 2 '--bf16' lm-train "${args[@]}" --bf16 --fp16
 wrong 2 '--tensor-model-parallel-size' lm-train "${args[@]}" --tensor-model-parallel-size 2
@@ -221,6 +226,7 @@ mkdir foreign; echo '{}' >foreign/config.json
 wrong 2 'lm-train: foreign: --load: ' lm-train "${args[@]}" --load foreign
 mkdir empty
 wrong 2 'lm-train: empty: ' lm-train "${args[@]}" --load empty --finetune
+wrong 2 'lm-train: missing: no such directory' lm-train "${args[@]}" --load missing --finetune
 expect 0 'note: empty: .*iteration 0' lm-train "${args[@]}" --load empty --exit-iteration 1
 wrong 2 '--save-switch-path: .*--save' lm-train "${args[@]}" --save-switch-path switch
 expect 2 '^lm-train: .*corpus.jsonl' lm-train "${args[@]}" --save corpus.jsonl --dry-run

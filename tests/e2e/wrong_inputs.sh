@@ -33,6 +33,9 @@ cp tokenizer.model pieces && echo '{"a": 0}' >pair/vocab.json && : >pair/merges.
 lm-preprocess --input good.jsonl --output-prefix data --tokenizer-type ByteTokenizer --quiet
 cp data_text_document.idx cut_text_document.idx
 head -c 100 data_text_document.bin >cut_text_document.bin
+cp data_text_document.idx lfs.idx
+cp pointer.json lfs.bin
+mkdir -p untracked/iter_0000020/mp_rank_00 && : >untracked/iter_0000020/mp_rank_00/model_optim_rng.pt
 cp data_text_document.bin noidx.bin
 lm-preprocess --input empty.jsonl --output-prefix empty --tokenizer-type ByteTokenizer --quiet 2>/dev/null
 

@@ -487,6 +487,12 @@ TEST_CASE("a note states where transformers gives other ids for a directory") {
     CHECK(notes({{"tokenizer_class", "GPT2TokenizerFast"}, {"add_prefix_space", true}}).size() ==
           1);
     CHECK(notes({{"tokenizer_class", "LlamaTokenizer"}, {"add_prefix_space", true}}).empty());
+    // Llama's class adds the first id and not the last one, unless the file states otherwise.
+    const Json end = {{"tokenizer_class", "LlamaTokenizerFast"}, {"bos_token", "<|endoftext|>"}};
+    CHECK(notes(end).size() == 1);
+    Json stated = end;
+    stated["add_bos_token"] = false;
+    CHECK(notes(stated).empty());
 }
 
 TEST_CASE("a merge that is listed twice has its last rank") {
