@@ -144,6 +144,10 @@ void override_kind(ModelConfig& model, const ModelFlags& flags) {
         model.normalization =
             other ? *other : value_of("--normalization", spec::normalizations, name);
     }
+    if (flags.norms.given) {
+        const std::string& name = flags.norms;
+        model.norms = value_of("--norm-placement", spec::norm_placements, name);
+    }
     if (flags.rotary_base.given) model.rotary_base = flags.rotary_base;
     if (flags.rotary_percent.given) model.rotary_percent = flags.rotary_percent;
     if (flags.rope_scaling) model.rope_scaling = flags.rope_scaling_factor;
@@ -159,7 +163,8 @@ void override_kind(ModelConfig& model, const ModelFlags& flags) {
     model.rotary_interleaved = model.rotary_interleaved || flags.rotary_interleaved;
     model.embedding_norm = model.embedding_norm || flags.embedding_norm;
     model.norm_1p = model.norm_1p || flags.norm_1p;
-    model.qk_norm = model.qk_norm || flags.qk_norm;
+    model.joint_qk_norm = model.joint_qk_norm || flags.joint_qk_norm;
+    model.qk_norm = model.qk_norm || flags.qk_norm || flags.joint_qk_norm;
     model.parallel_residual = model.parallel_residual || flags.parallel_residual;
     model.qkv_bias = model.qkv_bias || flags.qkv_bias;
     model.untied_head = model.untied_head || flags.untied_head;

@@ -36,10 +36,12 @@ struct ModelFlags {
     std::string full_layers;                    // --window-attn-skip-freq; empty: none
     std::string unrotated_layers;               // --no-rope-freq; empty: none
     cli::WithDefault<std::string> normalization{"LayerNorm"};
+    cli::WithDefault<std::string> norms{"pre"};
     cli::WithDefault<double> norm_eps = 1e-5;
     bool embedding_norm = false;
     bool norm_1p = false;
     bool qk_norm = false;
+    bool joint_qk_norm = false;
     bool parallel_residual = false;
     bool swiglu = false;
     std::string glu_activation;

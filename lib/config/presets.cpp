@@ -6,6 +6,7 @@
 
 #include "base/error.hpp"
 #include "base/nearest_name.hpp"
+#include "config/layer_pattern.hpp"
 
 namespace lm::config {
 namespace {
@@ -150,10 +151,12 @@ std::vector<Setting> settings_of(const ModelConfig& model) {
         pattern("--window-attn-skip-freq", model.full_layers, false),
         pattern("--no-rope-freq", model.unrotated_layers, true),
         value("--normalization", name_of(model.normalization)),
+        value("--norm-placement", name_of(model.norms)),
         value("--layernorm-epsilon", model.norm_eps),
         switched("--embed-layernorm", model.embedding_norm),
         switched("--apply-layernorm-1p", model.norm_1p),
         switched("--qk-layernorm", model.qk_norm),
+        switched("--qk-layernorm-all-heads", model.joint_qk_norm),
         switched("--use-parallel-residual", model.parallel_residual),
         activation_setting(model.activation),
         switched("--untie-embeddings-and-output-weights", model.untied_head),

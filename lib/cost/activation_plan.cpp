@@ -58,6 +58,7 @@ struct LayerWidths {
     bool positions = false;  // attention reads the positions of the tokens
     bool slopes = false;     // attention adds ALiBi's slopes
     bool parallel = false;   // attention and MLP read the same residual stream
+    bool input_norms = false, output_norms = false;  // spec::NormPlacement
 
     void include(const LayerWidths& other) {
         a = std::max(a, other.a);
@@ -67,6 +68,8 @@ struct LayerWidths {
         positions = positions || other.positions;
         slopes = slopes || other.slopes;
         parallel = parallel || other.parallel;
+        input_norms = input_norms || other.input_norms;
+        output_norms = output_norms || other.output_norms;
     }
 };
 
@@ -78,7 +81,9 @@ LayerWidths layer_widths_of(const ModelConfig& config, const LayerConfig& layer,
                       .q = (share.n_heads + 2 * share.n_groups) * config.head_dim,
                       .up = is_gated(layer.activation) ? 2 * f : f,
                       .gated = is_gated(layer.activation) ? f : 0,
-                      .parallel = layer.parallel_residual};
+                      .parallel = layer.parallel_residual,
+                      .input_norms = norms_input(layer.norms),
+                      .output_norms = norms_output(layer.norms)};
     switch (layer.position) {
         case PositionEmbedding::rope:
             sizes.positions = true;
@@ -98,26 +103,42 @@ LayerWidths layer_widths_of(const ModelConfig& config, const LayerConfig& layer,
 void add_layer(std::vector<ActivationSpec>& table, const ModelConfig& config, const Sizes& sizes,
                const LayerWidths& widths, i64 layer) {
     const auto& [b, t, n, r, c, f, v, chunk, x] = sizes;
-    const auto& [heads, a, q, up, gated, positions, slopes, parallel] = widths;
+    const auto& [heads, a, q, up, gated, positions, slopes, parallel, input_norms, output_norms] =
+        widths;
     const auto add = [&](std::string_view name, const Shape& shape, DType dtype,
                          bool cheap = false) {
         table.push_back({name, shape, dtype, Lifetime::layer, Holder::all, cheap, layer});
     };
     constexpr bool cheap = true;
     add("residual", {r, c}, x);
-    add("attention_norm", {r, c}, x, cheap);
-    add("attention_norm_mean", {r}, DType::fp32);
-    add("attention_norm_rstd", {r}, DType::fp32);
+    if (input_norms) {
+        add("attention_norm", {r, c}, x, cheap);
+        add("attention_norm_mean", {r}, DType::fp32);
+        add("attention_norm_rstd", {r}, DType::fp32);
+    }
     if (config.qk_norm) add("qkv_projected", {b, t, q}, x);
+    if (config.joint_qk_norm) add("qk_squares", {2, n}, DType::fp32);
     add("qkv", {b, t, q}, x);
     add("attention", {b, t, a}, x);
     add("attention_lse", {b, heads, t}, DType::fp32);
+    if (output_norms) {
+        add("attention_branch", {r, c}, x);
+        add("attention_output_norm_mean", {r}, DType::fp32);
+        add("attention_output_norm_rstd", {r}, DType::fp32);
+    }
     if (!parallel) add("residual_mid", {r, c}, x);
-    add("mlp_norm", {r, c}, x, cheap);
-    add("mlp_norm_mean", {r}, DType::fp32);
-    add("mlp_norm_rstd", {r}, DType::fp32);
+    if (input_norms) {
+        add("mlp_norm", {r, c}, x, cheap);
+        add("mlp_norm_mean", {r}, DType::fp32);
+        add("mlp_norm_rstd", {r}, DType::fp32);
+    }
     add("mlp_up", {n, up}, x);
     add("mlp_activation", {n, f}, x, cheap);
+    if (output_norms) {
+        add("mlp_branch", {r, c}, x);
+        add("mlp_output_norm_mean", {r}, DType::fp32);
+        add("mlp_output_norm_rstd", {r}, DType::fp32);
+    }
 }
 
 // Appends the activations that only some architectures, layouts and devices have. widest: the
@@ -146,6 +167,7 @@ void add_activations_of_variants(std::vector<ActivationSpec>& table, const Model
     // Backward does not read the stream between attention and MLP of a parallel layer.
     if (widest.parallel) table.push_back({"residual_mid", {r, c}, x, once});
     if (widest.slopes) table.push_back({"alibi_slopes", {config.n_heads}, DType::fp32, once});
+    if (config.joint_qk_norm) table.push_back({"qk_products", {2, n}, DType::fp32, backward});
     if (widest.gated > 0) table.push_back({"dgated", {n, f}, x, backward});
 }
 
@@ -164,7 +186,7 @@ std::vector<ActivationSpec> activation_table(const ModelConfig& config,
     const Sizes sizes = sizes_of(config, parallel, step, tp_rank);
     const auto& [b, t, n, r, c, f, v, chunk, x] = sizes;
     std::vector<ActivationSpec> table;
-    table.reserve(static_cast<size_t>(16 * config.n_layers + 64));
+    table.reserve(static_cast<size_t>(22 * config.n_layers + 64));
     LayerWidths widest;
     for (i64 layer = 0; layer < config.n_layers; ++layer) {
         const LayerWidths own = layer_widths_of(config, config.layer(layer), parallel, f, tp_rank);

@@ -309,6 +309,53 @@ void check(const HeadNormBackward& a) {
     c.together(a.dquery_bias, "dquery_bias", a.dkey_bias, "dkey_bias");
 }
 
+void check(const JointNormSums& a) {
+    const Checker c("joint_norm_sums", a.a);
+    c.rank(a.a, "a", 3);
+    c.typed(a.b, "b", a.a.shape);
+    c.require(a.query > 0 && a.key > 0 && a.query + a.key <= a.a[2],
+              "expected {} columns of query and {} of key in rows of {}", a.query, a.key, a.a[2]);
+    c.maybe_typed(a.query_weight, "query_weight", {a.query});
+    c.maybe_typed(a.key_weight, "key_weight", {a.key});
+    c.together(a.query_weight, "query_weight", a.key_weight, "key_weight");
+    c.stat(a.sums, "sums", {2, a.a[0] * a.a[1]});
+}
+
+namespace {
+
+template <typename Args>
+void check_joint_norm(const Checker& c, const Args& a) {
+    c.rank(a.x, "x", 3);
+    c.rank(a.query_weight, "query_weight", 1);
+    c.rank(a.key_weight, "key_weight", 1);
+    const i64 query = a.query_weight[0];
+    const i64 key = a.key_weight[0];
+    c.require(query > 0 && key > 0 && query + key <= a.x[2],
+              "expected {} columns of query and {} of key in rows of {}", query, key, a.x[2]);
+    c.require(a.share > 0 && a.share <= 1, "share: expected a share in (0, 1], got {}", a.share);
+    c.typed(a.query_weight, "query_weight", {query});
+    c.typed(a.key_weight, "key_weight", {key});
+    c.stat(a.squares, "squares", {2, a.x[0] * a.x[1]});
+}
+
+}  // namespace
+
+void check(const JointNormForward& a) {
+    const Checker c("joint_norm_forward", a.x);
+    check_joint_norm(c, a);
+    c.typed(a.y, "y", a.x.shape);
+}
+
+void check(const JointNormBackward& a) {
+    const Checker c("joint_norm_backward", a.x);
+    check_joint_norm(c, a);
+    c.stat(a.products, "products", a.squares.shape);
+    c.typed(a.dy, "dy", a.x.shape);
+    c.typed(a.dx, "dx", a.x.shape);
+    c.stat(a.dquery_weight, "dquery_weight", a.query_weight.shape);
+    c.stat(a.dkey_weight, "dkey_weight", a.key_weight.shape);
+}
+
 void check(const Rotary& a) {
     const Checker c("rotary", a.x);
     c.rank(a.x, "x", 3);

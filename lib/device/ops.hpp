@@ -230,6 +230,55 @@ struct HeadNormBackward {
 // The widest head that the operations support.
 constexpr i64 widest_normed_head = 256;
 
+// One RMSNorm over all heads of the query and one over those of the key (OLMo 2). A row of x has Q
+// columns of the query, then K of the key, then values. Tensor ranks hold a part of the columns, so
+// the sums over a row are an operation of their own, after which the ranks can add their parts.
+
+// sums[0] = the sum over the columns of the query of a * b * (weight + offset), sums[1] that of the
+// key; without weights the factor is 1. Forward needs the sums of x * x, backward those of dy * x *
+// weight. The offset is 1 with `one_plus`, else 0.
+struct JointNormSums {
+    View a{};             // [B, T, W] bf16|fp16|fp32
+    View b{};             // [B, T, W] bf16|fp16|fp32
+    View query_weight{};  // [Q] bf16|fp16|fp32; optional
+    View key_weight{};    // [K] bf16|fp16|fp32; present if query_weight is
+    i64 query = 0;        // Q
+    i64 key = 0;          // K
+    bool one_plus = false;
+    View sums{};  // [2, B*T] fp32
+};
+
+// y = x / rms(x) * (weight + offset), where rms(x)^2 is the mean of the squares plus eps; copies
+// the values. `share` is the share of the columns of a row that this rank has.
+struct JointNormForward {
+    double eps = 1e-5;
+    View x{};             // [B, T, W] bf16|fp16|fp32
+    View query_weight{};  // [Q] bf16|fp16|fp32
+    View key_weight{};    // [K] bf16|fp16|fp32
+    View squares{};       // [2, B*T] fp32: sums of x * x over all ranks
+    View y{};             // [B, T, W] bf16|fp16|fp32
+    double share = 1;
+    bool one_plus = false;
+};
+
+// Computes dx, and copies the gradients of the values. Adds to the gradients of the weights when
+// `accumulate` is set, else overwrites them.
+struct JointNormBackward {
+    double eps = 1e-5;
+    View dy{};             // [B, T, W] bf16|fp16|fp32
+    View x{};              // [B, T, W] bf16|fp16|fp32: forward's input
+    View query_weight{};   // [Q] bf16|fp16|fp32
+    View key_weight{};     // [K] bf16|fp16|fp32
+    View squares{};        // [2, B*T] fp32: forward's input
+    View products{};       // [2, B*T] fp32: sums of dy * x * (weight + offset) over all ranks
+    View dx{};             // [B, T, W] bf16|fp16|fp32; may alias dy
+    View dquery_weight{};  // [Q] fp32
+    View dkey_weight{};    // [K] fp32
+    double share = 1;
+    bool one_plus = false;
+    bool accumulate = true;
+};
+
 // ---- Attention --------------------------------------------------------------------------------
 
 // Rotates the first E elements of the first n_heads heads of each row in place (rotary position
@@ -433,6 +482,9 @@ struct Scale {
     X(residual_norm_backward, ResidualNormBackward) \
     X(head_norm_forward, HeadNormForward)           \
     X(head_norm_backward, HeadNormBackward)         \
+    X(joint_norm_sums, JointNormSums)               \
+    X(joint_norm_forward, JointNormForward)         \
+    X(joint_norm_backward, JointNormBackward)       \
     X(rotary, Rotary)                               \
     X(attention_forward, AttentionForward)          \
     X(attention_backward, AttentionBackward)        \

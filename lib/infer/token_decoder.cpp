@@ -51,6 +51,7 @@ void TokenDecoder::reserve_activations(i64 sequences, i64 context) {
     branch_ = fp32({n, c.hidden});
     qkv_ = fp32({n * qkv});
     if (c.qk_norm) projected_ = fp32({n * qkv});
+    if (c.joint_qk_norm) squares_ = fp32({2, n});
     attended_ = fp32({n, c.attention_width()});
     up_ = fp32({n * up});
     activated_ = fp32({n, c.ffn_hidden});
@@ -77,7 +78,7 @@ void TokenDecoder::linear(const View& x, const View& w, const View& bias, const 
 void TokenDecoder::norm(const Add& add, const model::NormParams& params, const View& y) {
     const spec::ModelConfig& c = weights_->config();
     device::Context call = context();
-    const i64 n = y[0];
+    const i64 n = y ? y[0] : add.sum[0];
     device::residual_norm_forward(
         call, {.norm = c.normalization,
                .eps = c.norm_eps,
@@ -87,8 +88,8 @@ void TokenDecoder::norm(const Add& add, const model::NormParams& params, const V
                .weight = params.weight,
                .bias = params.bias,
                .y = y,
-               .mean = spec::is_centred(c.normalization) ? mean_.rows(0, n) : View{},
-               .rstd = rstd_.rows(0, n),
+               .mean = y && spec::is_centred(c.normalization) ? mean_.rows(0, n) : View{},
+               .rstd = y ? rstd_.rows(0, n) : View{},
                .one_plus = c.norm_1p});
 }
 
@@ -124,16 +125,31 @@ void TokenDecoder::attention(i64 layer, std::span<const Segment> segments, const
     device::Context call = context();
     // Names all properties of a layer, so that a new one does not compile until the decoder
     // computes with it. KvCache limits the keys to the window, mlp() has the activation, and
-    // forward() the parallel residual.
+    // forward() the parallel residual and the places of the norms.
     const spec::LayerConfig own = c.layer(layer);
-    const auto& [n_groups, position, rotary, window, activation, parallel_residual] = own;
+    const auto& [n_groups, position, rotary, window, activation, parallel_residual, norms] = own;
     const Shape batch{1, n, c.qkv_rows(own)};
     const auto shaped = [&](const View& buffer) {
         return buffer.rows(0, batch.numel()).reshape({n, batch[2]});
     };
     const View qkv = shaped(qkv_);
     linear(x, matrices.qkv_weight, vectors.qkv_bias, c.qk_norm ? shaped(projected_) : qkv);
-    if (c.qk_norm) {
+    if (c.joint_qk_norm) {
+        const View squares = squares_.flat().rows(0, 2 * n).reshape({2, n});
+        const View whole = shaped(projected_).reshape(batch);
+        device::joint_norm_sums(call, {.a = whole,
+                                       .b = whole,
+                                       .query = c.n_heads * c.head_dim,
+                                       .key = n_groups * c.head_dim,
+                                       .sums = squares});
+        device::joint_norm_forward(call, {.eps = c.norm_eps,
+                                          .x = whole,
+                                          .query_weight = vectors.query_norm.weight,
+                                          .key_weight = vectors.key_norm.weight,
+                                          .squares = squares,
+                                          .y = qkv.reshape(batch),
+                                          .one_plus = c.norm_1p});
+    } else if (c.qk_norm) {
         device::head_norm_forward(call, {.norm = c.normalization,
                                          .eps = c.norm_eps,
                                          .x = shaped(projected_).reshape(batch),
@@ -203,16 +219,23 @@ View TokenDecoder::forward(std::span<const i32> tokens, std::span<const Segment>
     for (i64 layer = 0; layer < weights_->config().n_layers; ++layer) {
         weights_->use(layer, pool);
         const model::LayerParams& vectors = weights_->vectors().layers[static_cast<size_t>(layer)];
-        norm({branch, residual, stream}, vectors.attention_norm, normed);
+        const spec::LayerConfig config = weights_->config().layer(layer);
+        // Without a norm, attention and MLP read the stream itself.
+        const View& input = norms_input(config.norms) ? normed : stream;
+        const View output = norms_input(config.norms) ? normed : View{};
+        norm({branch, residual, stream}, vectors.attention_norm, output);
         residual = stream;
-        attention(layer, segments, normed, branch);
-        if (weights_->config().layer(layer).parallel_residual) {
+        attention(layer, segments, input, branch);
+        if (norms_output(config.norms))
+            norm({{}, branch, {}}, vectors.attention_output_norm, branch);
+        if (config.parallel_residual) {
             norm({{}, stream, {}}, vectors.mlp_norm, normed);
             cpu::vector_kernels().add(stream.as<float>(), branch.as<float>(), stream.numel());
         } else {
-            norm({branch, residual, stream}, vectors.mlp_norm, normed);
+            norm({branch, residual, stream}, vectors.mlp_norm, output);
         }
-        mlp(layer, normed, branch);
+        mlp(layer, input, branch);
+        if (norms_output(config.norms)) norm({{}, branch, {}}, vectors.mlp_output_norm, branch);
     }
     norm({branch, residual, {}}, weights_->vectors().final_norm, normed);
     return normed;

@@ -75,6 +75,7 @@ class TokenDecoder {
     View branch_;     // [n, C] fp32
     View qkv_;        // [n * (H+2G)*D] fp32, of the widest layer
     View projected_;  // [n * (H+2G)*D] fp32: query and key before their norm, or none
+    View squares_;    // [2, n] fp32: sums of a norm of all heads, or none
     View attended_;   // [n, H*D] fp32
     View up_;         // [n * U] fp32, of the widest layer
     View activated_;  // [n, F] fp32

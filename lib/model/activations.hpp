@@ -17,10 +17,12 @@ namespace lm::model {
 struct LayerActivations {
     ResidualNormActivations attention_norm;
     AttentionActivations attention;
+    ResidualNormActivations attention_output_norm;
     View middle;  // [R, C] compute: the residual stream after the addition of attention's branch
     // `stream`: `middle`, or with a parallel residual attention_norm.stream.
     ResidualNormActivations mlp_norm;
     MlpActivations mlp;
+    ResidualNormActivations mlp_output_norm;
 };
 
 // The activations of one micro-batch, between its forward and its backward. If the chunk does not

@@ -19,7 +19,8 @@ double scale_of(const Pass& pass) {
 
 }  // namespace
 
-View Attention::forward(const Pass& pass, const View& x, const AttentionActivations& act) const {
+View Attention::forward(const Pass& pass, const View& x, const AttentionActivations& act,
+                        const View& y) const {
     const View& projected = act.projected ? act.projected : act.qkv;
     column_linear_forward(
         pass, {.x = x, .w = weight_.qkv_weight, .bias = weight_.qkv_bias, .y = as_rows(projected)});
@@ -37,7 +38,7 @@ View Attention::forward(const Pass& pass, const View& x, const AttentionActivati
                                              .alibi_slopes = slopes(pass),
                                              .dropout = dropout(pass)});
     return row_linear_forward(
-        pass, {.x = as_rows(act.out), .w = weight_.output_weight, .bias = weight_.output_bias});
+        pass, {.x = as_rows(act.out), .w = weight_.output_weight, .bias = weight_.output_bias}, y);
 }
 
 View Attention::backward(const Pass& pass, const View& dbranch, const View& x,
@@ -70,9 +71,28 @@ View Attention::backward(const Pass& pass, const View& dbranch, const View& x,
                                          .dbias = grad_.qkv_bias});
 }
 
+void Attention::joint_sums(const Pass& pass, device::JointNormSums args, const View& sums) const {
+    args.query = weight_.query_norm.weight[0];
+    args.key = weight_.key_norm.weight[0];
+    args.sums = sums;
+    device::joint_norm_sums(pass.context, args);
+    pass.setup.tensor.all_sum(sums);
+}
+
 void Attention::normalize(const Pass& pass, const AttentionActivations& act) const {
     if (!act.projected) return;
     const spec::ModelConfig& config = pass.setup.config;
+    if (config.joint_qk_norm) {
+        joint_sums(pass, {.a = act.projected, .b = act.projected}, act.squares);
+        return device::joint_norm_forward(pass.context, {.eps = config.norm_eps,
+                                                         .x = act.projected,
+                                                         .query_weight = weight_.query_norm.weight,
+                                                         .key_weight = weight_.key_norm.weight,
+                                                         .squares = act.squares,
+                                                         .y = act.qkv,
+                                                         .share = share_of_heads(pass),
+                                                         .one_plus = config.norm_1p});
+    }
     device::head_norm_forward(pass.context, {.norm = config.normalization,
                                              .eps = config.norm_eps,
                                              .x = act.projected,
@@ -90,6 +110,29 @@ void Attention::normalize_backward(const Pass& pass, const View& dqkv,
                                    const AttentionActivations& act) const {
     if (!act.projected) return;
     const spec::ModelConfig& config = pass.setup.config;
+    if (config.joint_qk_norm) {
+        const View products = part_like(pass.setup.scratch.dsquares, act.squares);
+        joint_sums(pass,
+                   {.a = dqkv,
+                    .b = act.projected,
+                    .query_weight = weight_.query_norm.weight,
+                    .key_weight = weight_.key_norm.weight,
+                    .one_plus = config.norm_1p},
+                   products);
+        return device::joint_norm_backward(pass.context, {.eps = config.norm_eps,
+                                                          .dy = dqkv,
+                                                          .x = act.projected,
+                                                          .query_weight = weight_.query_norm.weight,
+                                                          .key_weight = weight_.key_norm.weight,
+                                                          .squares = act.squares,
+                                                          .products = products,
+                                                          .dx = dqkv,
+                                                          .dquery_weight = grad_.query_norm.weight,
+                                                          .dkey_weight = grad_.key_norm.weight,
+                                                          .share = share_of_heads(pass),
+                                                          .one_plus = config.norm_1p,
+                                                          .accumulate = pass.accumulate});
+    }
     device::head_norm_backward(pass.context, {.norm = config.normalization,
                                               .eps = config.norm_eps,
                                               .dy = dqkv,
@@ -107,8 +150,13 @@ void Attention::normalize_backward(const Pass& pass, const View& dqkv,
                                               .accumulate = pass.accumulate});
 }
 
+double Attention::share_of_heads(const Pass& pass) const {
+    return static_cast<double>(layer_.heads.n_heads) /
+           static_cast<double>(pass.setup.config.n_heads);
+}
+
 void Attention::sum_gradients(const TensorParallel& tensor) const {
-    if (!tensor.several()) return;
+    if (!tensor.several() || layer_.joint_qk_norm) return;
     for (const NormParams& norm : {grad_.query_norm, grad_.key_norm}) {
         if (norm.weight) tensor.all_sum(norm.weight);
         if (norm.bias) tensor.all_sum(norm.bias);
@@ -118,7 +166,7 @@ void Attention::sum_gradients(const TensorParallel& tensor) const {
 // The gradients of weight and bias of both norms have the same size and type, so one warm-up is
 // enough.
 void Attention::warm_up(comm::Group& group) const {
-    if (grad_.query_norm.weight) {
+    if (grad_.query_norm.weight && !layer_.joint_qk_norm) {
         group.warm_up_all_reduce(grad_.query_norm.weight, comm::Reduction::sum);
     }
 }

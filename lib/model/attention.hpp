@@ -11,16 +11,18 @@
 namespace lm::model {
 
 struct AttentionParams {
-    View qkv_weight;        // [(H+2G)*D, C] compute; gradient fp32
-    View qkv_bias;          // [(H+2G)*D] compute, or none; gradient fp32
-    View output_weight;     // [C, H*D] compute; gradient fp32
-    View output_bias;       // [C] compute, or none; gradient fp32
-    NormParams query_norm;  // [D] compute, or none
-    NormParams key_norm;    // [D] compute, or none
+    View qkv_weight;     // [(H+2G)*D, C] compute; gradient fp32
+    View qkv_bias;       // [(H+2G)*D] compute, or none; gradient fp32
+    View output_weight;  // [C, H*D] compute; gradient fp32
+    View output_bias;    // [C] compute, or none; gradient fp32
+    // [D] compute, or with ModelConfig::joint_qk_norm [H*D] and [G*D], or none.
+    NormParams query_norm;
+    NormParams key_norm;
 };
 
 struct AttentionActivations {
     View projected;  // [B, T, (H+2G)*D] compute: input of the norms of query and key, or none
+    View squares;    // [2, N] fp32: sums of squares of query and key, or none
     View qkv;        // [B, T, (H+2G)*D] compute: H queries, G keys (with RoPE: rotated), G values
     View out;        // [B, T, H*D] compute: the heads' outputs
     View lse;        // [B, H, T] fp32: log of the softmax denominator
@@ -32,8 +34,10 @@ class Attention {
               const LayerSetup& layer)
         : weight_(weights), grad_(gradients), layer_(layer) {}
 
-    // Returns the branch, [R, C] compute, in scratch.branch. x: [R, C] compute.
-    View forward(const Pass& pass, const View& x, const AttentionActivations& act) const;
+    // Computes the branch, [R, C] compute, and returns it: `y`, or without it a view of
+    // scratch.branch. x: [R, C] compute.
+    View forward(const Pass& pass, const View& x, const AttentionActivations& act,
+                 const View& y) const;
     // Computes the gradients of the parameters, but not the gradient of the output bias if
     // output_bias_gradient() returns a view. Returns the gradient of x, [R, C] compute, in
     // scratch.dnorm. dbranch: [R, C] compute; x: [R, C] compute, as in forward().
@@ -53,12 +57,15 @@ class Attention {
     }
 
   private:
-    // Normalizes each head of query and key, from act.projected to act.qkv.
+    // Normalizes query and key, from act.projected to act.qkv.
     void normalize(const Pass& pass, const AttentionActivations& act) const;
     // Replaces the gradient of act.qkv by the gradient of act.projected, in place.
     // dqkv: [B, T, (H+2G)*D] compute.
     void normalize_backward(const Pass& pass, const View& dqkv,
                             const AttentionActivations& act) const;
+    // Computes the sums over the rows of query and key that a norm of all heads needs
+    // (device::JointNormSums). sums: [2, N] fp32.
+    void joint_sums(const Pass& pass, device::JointNormSums args, const View& sums) const;
     // Rotates queries and keys of qkv, [B, T, (H+2G)*D] compute, in place by the rotary embedding.
     // `inverse` rotates gradients back. Does nothing for other position embeddings.
     void rotate(const Pass& pass, const View& qkv, bool inverse) const;
@@ -68,6 +75,8 @@ class Attention {
     // Returns the ALiBi slopes of this rank's heads, [H] fp32, or none.
     View slopes(const Pass& pass) const;
     device::Dropout dropout(const Pass& pass) const;
+    // Returns the share of the heads that this tensor rank has.
+    double share_of_heads(const Pass& pass) const;
 
     AttentionParams weight_, grad_;
     LayerSetup layer_;

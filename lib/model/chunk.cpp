@@ -74,12 +74,16 @@ GptChunk::GptChunk(const ChunkSetup& setup, const Params& weights, const Params&
             .config = config,
             .heads = spec::head_share(setup.config, config, setup.parallel, setup_.tensor.rank()),
             .window = spec::index_of(windows, config.window),
-            .rotary = spec::index_of(rotary, config.rotary)};
-        layers_.push_back({.attention_norm = {w.attention_norm, g.attention_norm},
-                           .attention = {w.attention, g.attention, own},
-                           .mlp_norm = {w.mlp_norm, g.mlp_norm},
-                           .mlp = {w.mlp, g.mlp, config.activation},
-                           .parallel_residual = config.parallel_residual});
+            .rotary = spec::index_of(rotary, config.rotary),
+            .joint_qk_norm = setup.config.joint_qk_norm};
+        layers_.push_back(
+            {.attention_norm = {w.attention_norm, g.attention_norm},
+             .attention = {w.attention, g.attention, own},
+             .attention_output_norm = {w.attention_output_norm, g.attention_output_norm},
+             .mlp_norm = {w.mlp_norm, g.mlp_norm},
+             .mlp = {w.mlp, g.mlp, config.activation},
+             .mlp_output_norm = {w.mlp_output_norm, g.mlp_output_norm},
+             .parallel_residual = config.parallel_residual});
     }
     if (!part_.head) return;
     final_norm_ = ResidualNorm(weights.final_norm, gradients.final_norm);
@@ -101,11 +105,25 @@ Dropout GptChunk::dropout_before(const Pass& pass, i64 layer) const {
                        : pass.dropout(p, number - 1, device::mlp_output_site);
 }
 
-// Returns the gradient of the previous layer's down bias, if the backward of the norm after the
-// previous layer's MLP computes it (folded_bias()), else none.
+// A norm of the branch computes the bias's gradient itself.
+View GptChunk::Layer::attention_bias(const Pass& pass) const {
+    return attention_output_norm.empty() ? attention.output_bias_gradient(pass) : View{};
+}
+View GptChunk::Layer::mlp_bias(const Pass& pass) const {
+    return mlp_output_norm.empty() ? mlp.down_bias_gradient(pass) : View{};
+}
+
+void GptChunk::Layer::sum_gradients(const TensorParallel& tensor) const {
+    mlp_output_norm.sum_gradients(tensor);
+    mlp_norm.sum_gradients(tensor);
+    attention_output_norm.sum_gradients(tensor);
+    attention.sum_gradients(tensor);
+    attention_norm.sum_gradients(tensor);
+}
+
+// Returns the previous layer's mlp_bias().
 View GptChunk::bias_before(const Pass& pass, i64 layer) const {
-    return layer > 0 ? layers_[static_cast<size_t>(layer - 1)].mlp.down_bias_gradient(pass)
-                     : View{};
+    return layer > 0 ? layers_[static_cast<size_t>(layer - 1)].mlp_bias(pass) : View{};
 }
 
 Dropout GptChunk::dropout_of_attention_output(const Pass& pass, i64 layer) const {
@@ -126,10 +144,9 @@ void GptChunk::forward(Context& context, const MicroBatch& micro_batch) {
         branch = embedding_.forward(pass, act.embedding, first_stream(act));
     }
     for (i64 layer = 0; layer < part_.n_layers(); ++layer) {
-        const auto index = static_cast<size_t>(layer);
         before_forward(spec::unit_of_layer(part_.first_layer + layer));
         forward_layer(pass, act, layer, branch);
-        branch = layers_[index].mlp.forward_down(pass, act.layers[index].mlp);
+        branch = mlp_branch(pass, act, layer);
     }
     if (part_.head) before_forward(spec::head_unit(setup_.config));
     if (!branch) {  // only a head: the stream has the received input
@@ -159,17 +176,26 @@ void GptChunk::forward_layer(const Pass& pass, const MicroBatchActivations& act,
     } else {
         modules.attention_norm.normalize(pass, a.attention_norm);
     }
-    const ResidualNorm::Addition add{
-        .branch = modules.attention.forward(pass, a.attention_norm.y, a.attention),
-        .residual = a.attention_norm.stream,
-        .dropout = dropout_of_attention_output(pass, layer)};
+    const View attended = modules.attention.forward(pass, a.attention_norm.output(), a.attention,
+                                                    a.attention_output_norm.stream);
+    const ResidualNorm::Addition add{.branch = modules.attention_output_norm.normalize_branch(
+                                         pass, attended, a.attention_output_norm),
+                                     .residual = a.attention_norm.stream,
+                                     .dropout = dropout_of_attention_output(pass, layer)};
     if (modules.parallel_residual) {
         ResidualNorm().forward(pass, add, {.stream = a.middle});
         modules.mlp_norm.normalize(pass, a.mlp_norm);
     } else {
         modules.mlp_norm.forward(pass, add, a.mlp_norm);
     }
-    modules.mlp.forward_up(pass, a.mlp_norm.y, a.mlp);
+    modules.mlp.forward_up(pass, a.mlp_norm.output(), a.mlp);
+}
+
+View GptChunk::mlp_branch(const Pass& pass, const MicroBatchActivations& act, i64 layer) const {
+    const Layer& modules = layers_[static_cast<size_t>(layer)];
+    const LayerActivations& a = act.layers[static_cast<size_t>(layer)];
+    const View branch = modules.mlp.forward_down(pass, a.mlp, a.mlp_output_norm.stream);
+    return modules.mlp_output_norm.normalize_branch(pass, branch, a.mlp_output_norm);
 }
 
 void GptChunk::loss(Context& context, const MicroBatch& micro_batch) {
@@ -202,11 +228,7 @@ void GptChunk::backward(Context& context, const MicroBatch& micro_batch) {
         const cost::LayerGroup group = cost::recompute_group(recompute_, part_.n_layers(), layer);
         if (layer + 1 == group.end) recompute_layers(pass, act, group);
         dbranch = backward_layer(pass, act, layer, dbranch);
-        if (micro_batch.last) {
-            layers_[static_cast<size_t>(layer)].mlp_norm.sum_gradients(tensor);
-            layers_[static_cast<size_t>(layer)].attention.sum_gradients(tensor);
-            layers_[static_cast<size_t>(layer)].attention_norm.sum_gradients(tensor);
-        }
+        if (micro_batch.last) layers_[static_cast<size_t>(layer)].sum_gradients(tensor);
         after_backward(micro_batch, spec::unit_of_layer(part_.first_layer + layer));
     }
     if (!part_.embedding) return;
@@ -247,13 +269,14 @@ View GptChunk::backward_layer(const Pass& pass, const MicroBatchActivations& act
         modules.mlp_norm.normalize(pass, a.mlp_norm);
         modules.mlp.recompute_activation(pass, a.mlp);
     }
-    const View dmlp_input = modules.mlp.backward(pass, dbranch, a.mlp_norm.y, a.mlp);
-    ResidualNorm::StreamGradient addition{
-        .dy = dmlp_input,
-        .dstream = dresidual,
-        .out = dresidual,
-        .dropout = dropout_of_attention_output(pass, layer),
-        .branch_bias = modules.attention.output_bias_gradient(pass)};
+    const View dmlp = modules.mlp_output_norm.backward_branch(
+        pass, dbranch, modules.mlp.down_bias_gradient(pass), a.mlp_output_norm);
+    const View dmlp_input = modules.mlp.backward(pass, dmlp, a.mlp_norm.output(), a.mlp);
+    ResidualNorm::StreamGradient addition{.dy = dmlp_input,
+                                          .dstream = dresidual,
+                                          .out = dresidual,
+                                          .dropout = dropout_of_attention_output(pass, layer),
+                                          .branch_bias = modules.attention_bias(pass)};
     View dstream = dresidual;  // [R, C] compute: without attention's part
     if (modules.parallel_residual) {
         // The gradient of attention's branch does not include the MLP's part.
@@ -262,11 +285,13 @@ View GptChunk::backward_layer(const Pass& pass, const MicroBatchActivations& act
                                   a.mlp_norm);
         addition.dy = {};
     }
-    const View dattention = (modules.parallel_residual ? ResidualNorm() : modules.mlp_norm)
-                                .backward(pass, addition, a.mlp_norm);
+    const View dadded = (modules.parallel_residual ? ResidualNorm() : modules.mlp_norm)
+                            .backward(pass, addition, a.mlp_norm);
+    const View dattention = modules.attention_output_norm.backward_branch(
+        pass, dadded, modules.attention.output_bias_gradient(pass), a.attention_output_norm);
     if (setup_.selective_recompute) modules.attention_norm.normalize(pass, a.attention_norm);
     const View dattention_input =
-        modules.attention.backward(pass, dattention, a.attention_norm.y, a.attention);
+        modules.attention.backward(pass, dattention, a.attention_norm.output(), a.attention);
     // No branch is added before the first layer of a later stage. The gradient of the stage's input
     // overwrites the input, and is sent from the same memory.
     const bool stage_input = layer == 0 && !part_.embedding;
@@ -282,15 +307,15 @@ View GptChunk::backward_layer(const Pass& pass, const MicroBatchActivations& act
 
 // Full recomputation: recomputes the activations of a group of layers from the stored stream at the
 // start of the group. The last recomputed activation is the last layer's MLP activation, because
-// backward reads no later activation.
+// backward reads no later activation; with a norm of the MLP's output, it is this norm's input.
 void GptChunk::recompute_layers(const Pass& pass, const MicroBatchActivations& act,
                                 const cost::LayerGroup& group) {
     View branch;  // [R, C] compute; empty: already added to the stream
     for (i64 layer = group.begin; layer < group.end; ++layer) {
         const auto index = static_cast<size_t>(layer);
         forward_layer(pass, act, layer, branch);
-        if (layer + 1 < group.end) {
-            branch = layers_[index].mlp.forward_down(pass, act.layers[index].mlp);
+        if (layer + 1 < group.end || !layers_[index].mlp_output_norm.empty()) {
+            branch = mlp_branch(pass, act, layer);
         }
     }
 }
@@ -309,7 +334,10 @@ void GptChunk::warm_up() const {
         group.warm_up_all_gather(own, scratch.gathered);
         group.warm_up_reduce_scatter(scratch.gathered, own, sum);
         if (!layers_.empty()) {
-            group.warm_up_all_reduce(layers_.front().attention_norm.gradients().weight, sum);
+            const Layer& layer = layers_.front();
+            const ResidualNorm& norm =
+                layer.attention_norm.empty() ? layer.attention_output_norm : layer.attention_norm;
+            group.warm_up_all_reduce(norm.gradients().weight, sum);
         }
     } else {
         group.warm_up_all_reduce(scratch.branch, sum);

@@ -99,9 +99,17 @@ class GptChunk {
     struct Layer {
         ResidualNorm attention_norm;
         Attention attention;
+        ResidualNorm attention_output_norm;
         ResidualNorm mlp_norm;
         Mlp mlp;
+        ResidualNorm mlp_output_norm;
         bool parallel_residual;
+
+        // Returns the gradient of the bias that a branch ends with, [C] fp32, if the backward of
+        // the next addition to the stream computes it (folded_bias()), else none.
+        View attention_bias(const Pass& pass) const;
+        View mlp_bias(const Pass& pass) const;
+        void sum_gradients(const TensorParallel& tensor) const;
     };
 
     // Returns the stream before the first layer, [R, C] compute; in a chunk without layers (the
@@ -115,6 +123,8 @@ class GptChunk {
     // exists already.
     void forward_layer(const Pass& pass, const MicroBatchActivations& act, i64 layer,
                        const View& branch);
+    // Returns the branch of the layer's MLP, [R, C] compute, after forward_layer().
+    View mlp_branch(const Pass& pass, const MicroBatchActivations& act, i64 layer) const;
     // Returns the gradient of forward_layer()'s `branch`, [R, C] compute. dbranch: [R, C] compute,
     // the gradient of the layer's MLP branch.
     View backward_layer(const Pass& pass, const MicroBatchActivations& act, i64 layer,

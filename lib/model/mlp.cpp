@@ -16,9 +16,9 @@ void Mlp::forward_up(const Pass& pass, const View& x, const MlpActivations& act)
     column_linear_forward(pass, up);
 }
 
-View Mlp::forward_down(const Pass& pass, const MlpActivations& act) const {
+View Mlp::forward_down(const Pass& pass, const MlpActivations& act, const View& y) const {
     return row_linear_forward(
-        pass, {.x = act.activated, .w = weight_.down_weight, .bias = weight_.down_bias});
+        pass, {.x = act.activated, .w = weight_.down_weight, .bias = weight_.down_bias}, y);
 }
 
 void Mlp::recompute_activation(const Pass& pass, const MlpActivations& act) const {

@@ -28,8 +28,9 @@ class Mlp {
     // forward_up() and forward_down() are the two halves of the forward pass. They are separate
     // because recomputation of activations needs only the first half. x: [R, C] compute.
     void forward_up(const Pass& pass, const View& x, const MlpActivations& act) const;
-    // Returns the branch, [R, C] compute, in scratch.branch.
-    View forward_down(const Pass& pass, const MlpActivations& act) const;
+    // Computes the branch, [R, C] compute, and returns it: `y`, or without it a view of
+    // scratch.branch.
+    View forward_down(const Pass& pass, const MlpActivations& act, const View& y) const;
 
     // Recomputes `activated` from `up`, with the same bits as forward_up(), for selective
     // recomputation.

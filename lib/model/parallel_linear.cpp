@@ -50,14 +50,17 @@ View column_linear_backward(const Pass& pass, const ColumnLinearGradient& grad) 
     return dx.x;
 }
 
-View row_linear_forward(const Pass& pass, const RowLinear& linear) {
+View row_linear_forward(const Pass& pass, const RowLinear& linear, const View& y) {
     const TensorParallel& tensor = pass.setup.tensor;
-    const View& parts = pass.setup.scratch.branch;
+    // With sequence parallelism `y` has memory for the rows of this rank only.
+    const View parts = y && !tensor.sequence_parallel() ? y : pass.setup.scratch.branch;
     // The results of the tensor ranks are summed, so only the first rank adds the bias.
     device::linear_forward(
         pass.context,
         {.x = linear.x, .w = linear.w, .bias = tensor.first() ? linear.bias : View{}, .y = parts});
-    return tensor.sum(parts);
+    if (!y) return tensor.sum(parts);
+    tensor.sum(parts, y);
+    return y;
 }
 
 void row_linear_backward(const Pass& pass, const RowLinearGradient& grad) {

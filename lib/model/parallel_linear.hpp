@@ -31,8 +31,9 @@ struct RowLinear {
     View w;     // [C, K] compute
     View bias;  // [C] compute, or none
 };
-// Computes a row-parallel layer. Returns x w^T + bias, [R, C] compute, in scratch.branch.
-View row_linear_forward(const Pass& pass, const RowLinear& linear);
+// Computes a row-parallel layer: y = x w^T + bias, [R, C] compute, summed over the tensor ranks.
+// Without `y`, the result is in scratch.branch. Returns y.
+View row_linear_forward(const Pass& pass, const RowLinear& linear, const View& y = {});
 
 // Returns `dbias`, [C] fp32, the gradient of a row-parallel layer's bias, if the backward of the
 // next norm computes this gradient. The norm's backward sums the branch's gradient while it writes

@@ -64,11 +64,13 @@ LayerParams ParamMap::bind_layer(i64 layer, const View& flat) const {
                           .output_bias = find(name("attention.output.bias"), flat),
                           .query_norm = find_norm(name("attention.query_norm"), flat),
                           .key_norm = find_norm(name("attention.key_norm"), flat)},
+            .attention_output_norm = find_norm(name("attention.output_norm"), flat),
             .mlp_norm = find_norm(name("mlp.norm"), flat),
             .mlp = {.up_weight = find_block(name(up + ".weight"), flat),
                     .up_bias = find_block(name(up + ".bias"), flat),
                     .down_weight = find(name("mlp.down.weight"), flat),
-                    .down_bias = find(name("mlp.down.bias"), flat)}};
+                    .down_bias = find(name("mlp.down.bias"), flat)},
+            .mlp_output_norm = find_norm(name("mlp.output_norm"), flat)};
 }
 
 Params ParamMap::bind(const View& flat, i64 chunk) const {

@@ -18,10 +18,13 @@
 namespace lm::model {
 
 struct LayerParams {
+    // The norms of the inputs and of the outputs; none where spec::NormPlacement has none.
     NormParams attention_norm;
     AttentionParams attention;
+    NormParams attention_output_norm;
     NormParams mlp_norm;
     MlpParams mlp;
+    NormParams mlp_output_norm;
 };
 
 // The parameters of one chunk. If the chunk does not have a module, the views of this module are

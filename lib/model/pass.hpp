@@ -48,6 +48,7 @@ struct Scratch {
     // Attention.
     View dattention;  // [B, T, H*D] compute
     View dqkv;        // [B, T, (H+2G)*D] compute
+    View dsquares;    // [2, N] fp32: sums of the backward of a norm of all heads, or none
     // [K * T, E] fp32: constants (model/positions.hpp), or none. For each of the K frequencies of
     // the model (spec::rotary_frequencies()) T positions.
     View rotary_angles;
@@ -97,9 +98,10 @@ struct ModuleSetup {
 struct LayerSetup {
     i64 number = 0;  // of the whole model: the key of the layer's dropout
     spec::LayerConfig config;
-    spec::HeadShare heads;  // of this tensor rank
-    i64 window = 0;         // index in spec::windows()
-    i64 rotary = 0;         // index in spec::rotary_frequencies()
+    spec::HeadShare heads;       // of this tensor rank
+    i64 window = 0;              // index in spec::windows()
+    i64 rotary = 0;              // index in spec::rotary_frequencies()
+    bool joint_qk_norm = false;  // ModelConfig::joint_qk_norm
 };
 
 // Returns the first elements of `scratch` as [...] compute with the shape of `like`. Scratch has

@@ -27,9 +27,26 @@ void ResidualNorm::forward(const Pass& pass, const Addition& add,
 }
 
 void ResidualNorm::normalize(const Pass& pass, const ResidualNormActivations& act) const {
+    if (empty()) return;
     device::ResidualNormForward args = norm_arguments(pass, act);
     args.residual = act.stream;
     device::residual_norm_forward(pass.context, args);
+}
+
+View ResidualNorm::normalize_branch(const Pass& pass, const View& branch,
+                                    const ResidualNormActivations& act) const {
+    if (empty()) return branch;
+    ResidualNormActivations own = act;
+    own.y = pass.setup.tensor.own_rows(pass.setup.scratch.branch);
+    normalize(pass, own);
+    return own.y;
+}
+
+View ResidualNorm::backward_branch(const Pass& pass, const View& dy, const View& branch_bias,
+                                   const ResidualNormActivations& act) const {
+    if (empty()) return dy;
+    return backward(pass, {.dy = dy, .dstream = {}, .out = act.stream, .branch_bias = branch_bias},
+                    act);
 }
 
 View ResidualNorm::backward(const Pass& pass, const StreamGradient& grad,
@@ -42,7 +59,11 @@ View ResidualNorm::backward(const Pass& pass, const StreamGradient& grad,
                                       .dbranch = dbranch,
                                       .accumulate = pass.accumulate,
                                       .dbranch_bias = grad.branch_bias};
-    if (grad.dy) {
+    if (grad.dy && empty()) {
+        device::residual_norm_forward(
+            pass.context, {.branch = grad.dy, .residual = grad.dstream, .sum = grad.out});
+        args.dsum_in = grad.out;
+    } else if (grad.dy) {
         args.dy = grad.dy;
         args.sum = act.stream;
         args.weight = weight_.weight;

@@ -16,6 +16,10 @@ std::string_view name_of(Normalization value) {
     return name_in(normalizations, value);
 }
 
+std::string_view name_of(NormPlacement value) {
+    return name_in(norm_placements, value);
+}
+
 namespace {
 
 // Refuses models whose byte counts could overflow 64 bits. Computes a bound from the largest
@@ -80,7 +84,7 @@ void check_pattern(std::string_view flag, const LayerPattern& pattern, i64 n_lay
 void check_shape(const ModelConfig& c) {
     check_all(
         [&] {
-            if (c.qk_norm && c.head_dim > 256) {
+            if (c.qk_norm && !c.joint_qk_norm && c.head_dim > 256) {
                 usage_error("--kv-channels",
                             "--qk-layernorm supports a head size of at most 256, got {}",
                             c.head_dim);
@@ -122,7 +126,8 @@ LayerConfig ModelConfig::layer(i64 index) const {
             .rotary = rotates ? RotaryFrequencies{rotary_base, rope_scaling} : RotaryFrequencies{},
             .window = full_layers.has(index) ? 0 : window,
             .activation = activation,
-            .parallel_residual = parallel_residual};
+            .parallel_residual = parallel_residual,
+            .norms = norms};
 }
 
 namespace {
@@ -174,6 +179,16 @@ void ModelConfig::check_values() const {
         [&] {
             if (window != 0) check_at_least("--window-size", window - 1, 0);
         },
+        [&] {
+            if (parallel_residual && norms != NormPlacement::pre)
+                usage_error("--norm-placement", "--use-parallel-residual has only pre, got {}",
+                            name_of(norms));
+        },
+        [&] {
+            if (joint_qk_norm && is_centred(normalization))
+                usage_error("--qk-layernorm-all-heads", "needs --normalization RMSNorm, got {}",
+                            name_of(normalization));
+        },
         [&] { check_below_one("--attention-dropout", attention_dropout); },
         [&] { check_below_one("--hidden-dropout", hidden_dropout); },
         // The bounds are far beyond the values of real models, but well within the range of fp32.
@@ -209,6 +224,7 @@ void resolve_sizes(ModelConfig& c) {
 
 void ModelConfig::resolve() {
     if (linear_bias) qkv_bias = false;  // linear_bias includes the biases of query, key and value
+    if (!qk_norm) joint_qk_norm = false;
     Problems problems;
     const bool sizes_are_valid = problems.check([&] { check_sizes(*this); });
     problems.check([&] { check_values(); });

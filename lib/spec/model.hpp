@@ -65,6 +65,25 @@ constexpr bool is_centred(Normalization normalization) {
     __builtin_unreachable();
 }
 
+// The places of a layer's norms: before attention and MLP (pre, GPT-2); after them, on the branch
+// that is added to the residual stream (reordered, OLMo 2); or both (peri, Kim et al. 2025,
+// "Peri-LN", and Gemma 2).
+enum class NormPlacement { pre, reordered, peri };
+inline constexpr std::array norm_placements{Named{NormPlacement::pre, "pre"},
+                                            Named{NormPlacement::reordered, "reordered"},
+                                            Named{NormPlacement::peri, "peri"}};
+
+std::string_view name_of(NormPlacement value);
+
+// Return whether attention and MLP read a normalized stream, and whether their outputs are
+// normalized.
+constexpr bool norms_input(NormPlacement placement) {
+    return placement != NormPlacement::reordered;
+}
+constexpr bool norms_output(NormPlacement placement) {
+    return placement != NormPlacement::pre;
+}
+
 // The frequencies of rotary positions.
 struct RotaryFrequencies {
     double base = 10000.0;
@@ -80,6 +99,7 @@ struct LayerConfig {
     i64 window = 0;  // keys that a query sees, its own included; 0: no limit
     Activation activation = Activation::gelu_tanh;
     bool parallel_residual = false;  // ModelConfig::parallel_residual
+    NormPlacement norms = NormPlacement::pre;
     friend bool operator==(const LayerConfig&, const LayerConfig&) = default;
 };
 
@@ -95,6 +115,7 @@ struct ModelConfig {
     i64 vocab_size = 0;     // without padding
     PositionEmbedding position = PositionEmbedding::absolute;
     Normalization normalization = Normalization::layer_norm;
+    NormPlacement norms = NormPlacement::pre;  // --norm-placement
     Activation activation = Activation::gelu_tanh;
     double norm_eps = 1e-5;
     double rotary_base = 10000.0;
@@ -107,6 +128,9 @@ struct ModelConfig {
     bool embedding_norm = false;      // --embed-layernorm
     bool norm_1p = false;             // --apply-layernorm-1p: norms multiply by 1 + weight
     bool qk_norm = false;             // --qk-layernorm: normalizes each head of query and key
+    // --qk-layernorm-all-heads: qk_norm normalizes all heads of the query together, and all of the
+    // key, as in OLMo 2
+    bool joint_qk_norm = false;
     // --use-parallel-residual: x + attention(norm1(x)) + mlp(norm2(x)), as in GPT-NeoX
     bool parallel_residual = false;
     bool untied_head = false;  // --untie-embeddings-and-output-weights

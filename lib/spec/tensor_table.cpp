@@ -59,12 +59,12 @@ class TableBuilder {
                           .block = std::move(block)});
     }
 
-    void norm(const std::string& name, Place place, i64 layer, i64 width = 0) {
+    void norm(const std::string& name, Place place, i64 layer, i64 width = 0, Cut cut = {}) {
         if (width == 0) width = config_.hidden;
         const Init weight = config_.norm_1p ? Init::zeros : Init::ones;
-        vector(name + ".weight", width, weight, {}, place, layer);
+        vector(name + ".weight", width, weight, cut, place, layer);
         if (is_centred(config_.normalization)) {
-            vector(name + ".bias", width, Init::zeros, {}, place, layer);
+            vector(name + ".bias", width, Init::zeros, cut, place, layer);
         }
     }
 
@@ -117,22 +117,29 @@ class TableBuilder {
         const i64 d = config_.head_dim;
         const i64 n_groups = config_.layer(layer).n_groups;
         const i64 heads_per_group = config_.n_heads / n_groups;
-        norm(prefix + "norm", Place::layer, layer);
+        const NormPlacement norms = config_.layer(layer).norms;
+        if (norms_input(norms)) norm(prefix + "norm", Place::layer, layer);
         column_parallel(prefix, "qkv",
                         {{"query", config_.n_heads * d, heads_per_group * d},
                          {"key", n_groups * d, d},
                          {"value", n_groups * d, d}},
                         layer, config_.has_qkv_bias());
-        if (config_.qk_norm) {
+        if (config_.joint_qk_norm) {
+            norm(prefix + "query_norm", Place::layer, layer, config_.n_heads * d,
+                 {0, heads_per_group * d});
+            norm(prefix + "key_norm", Place::layer, layer, n_groups * d, {0, d});
+        } else if (config_.qk_norm) {
             norm(prefix + "query_norm", Place::layer, layer, d);
             norm(prefix + "key_norm", Place::layer, layer, d);
         }
         row_parallel(prefix + "output", config_.attention_width(), heads_per_group * d, layer);
+        if (norms_output(norms)) norm(prefix + "output_norm", Place::layer, layer);
     }
 
     void mlp(i64 layer) {
         const std::string prefix = fmt::format("layers.{}.mlp.", layer);
-        norm(prefix + "norm", Place::layer, layer);
+        const NormPlacement norms = config_.layer(layer).norms;
+        if (norms_input(norms)) norm(prefix + "norm", Place::layer, layer);
         if (is_gated(config_.layer(layer).activation)) {
             column_parallel(prefix, "gate_up",
                             {{"gate", config_.ffn_hidden, 1}, {"up", config_.ffn_hidden, 1}}, layer,
@@ -142,6 +149,7 @@ class TableBuilder {
                             config_.linear_bias);
         }
         row_parallel(prefix + "down", config_.ffn_hidden, 1, layer);
+        if (norms_output(norms)) norm(prefix + "output_norm", Place::layer, layer);
     }
 
     const ModelConfig& config_;

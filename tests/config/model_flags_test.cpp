@@ -252,6 +252,12 @@ TEST_CASE("Megatron's flags of other architectures") {
     CHECK(model_of(rope + "--use-rope-scaling --rope-scaling-factor 32").rope_scaling == 32);
     CHECK(model_of(tiny + "--apply-layernorm-1p").norm_1p);
     CHECK(model_of(tiny + "--qk-layernorm").qk_norm);
+    CHECK(!model_of(tiny + "--qk-layernorm").joint_qk_norm);
+    const spec::ModelConfig olmo = model_of(
+        tiny + "--qk-layernorm-all-heads --normalization RMSNorm --norm-placement reordered");
+    CHECK(olmo.qk_norm);
+    CHECK(olmo.joint_qk_norm);
+    CHECK(olmo.norms == spec::NormPlacement::reordered);
     CHECK(model_of(tiny + "--use-parallel-residual").parallel_residual);
     CHECK(model_of(tiny + "--squared-relu").activation == Activation::squared_relu);
     CHECK(model_of(tiny + "--squared-relu").ffn_hidden == plain.ffn_hidden);

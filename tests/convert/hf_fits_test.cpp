@@ -71,6 +71,10 @@ void for_each_model(Body&& body) {
                         other = c;
                         other.qk_norm = true;
                         body(other);
+                        other.norms = spec::NormPlacement::reordered;
+                        body(other);
+                        other.joint_qk_norm = c.normalization == Normalization::rms_norm;
+                        if (other.joint_qk_norm) body(other);
                         if (c.linear_bias) continue;
                         other = c;
                         other.qkv_bias = true;
@@ -94,7 +98,12 @@ bool rms_norm_gated(const ModelConfig& c) {
 Names classes_that_hold_variant(const ModelConfig& c) {
     if (c.position != PositionEmbedding::rope || c.embedding_norm) return {};
     if (c.norm_1p) return layer_norm_gelu(c) ? Names{"hf-nemotron"} : Names{};
-    if (c.qk_norm) return rms_norm_gated(c) && !c.linear_bias ? Names{"hf-qwen3"} : Names{};
+    if (c.qk_norm) {
+        if (!rms_norm_gated(c) || c.linear_bias) return {};
+        if (c.norms == spec::NormPlacement::pre) return {"hf-qwen3"};
+        if (!c.joint_qk_norm) return {"hf-exaone4"};
+        return c.head_dim == 4 ? Names{"hf-olmo2"} : Names{};
+    }
     if (c.head_dim != 4 || !is_gated(c.activation)) return {};
     return {rms_norm_gated(c) ? "hf-qwen2" : "hf-stablelm"};
 }
@@ -137,6 +146,7 @@ std::string value_of(const std::string& flag, const ModelConfig& c) {
     const std::map<std::string, std::string> values{
         {"--position-embedding-type", std::string(name_of(c.position))},
         {"--normalization", std::string(name_of(c.normalization))},
+        {"--norm-placement", std::string(name_of(c.norms))},
         {"--swiglu", std::string(name_of(c.activation))},
         {"--glu-activation", std::string(name_of(c.activation))},
         {"--no-bias-gelu-fusion", std::string(name_of(c.activation))},
@@ -146,6 +156,7 @@ std::string value_of(const std::string& flag, const ModelConfig& c) {
         {"--disable-bias-linear", std::to_string(c.linear_bias)},
         {"--apply-layernorm-1p", std::to_string(c.norm_1p)},
         {"--qk-layernorm", std::to_string(c.qk_norm)},
+        {"--qk-layernorm-all-heads", std::to_string(c.joint_qk_norm)},
         {"--add-qkv-bias", std::to_string(c.qkv_bias)},
         {"--use-parallel-residual", std::to_string(c.parallel_residual)},
         {"--ffn-hidden-size", std::to_string(c.ffn_hidden)}};
@@ -171,7 +182,7 @@ void check_refusal(const HfClass& hf, const ModelConfig& c,
     CHECK(!held_values.contains(value_of(flag, c)));
     std::string remedy;
     if (holding.empty()) {
-        remedy = c.parallel_residual
+        remedy = c.parallel_residual || c.norms != spec::NormPlacement::pre
                      ? "no other format can, either"
                      : "no supported class of transformers can: use --to megatron-lm";
     }
@@ -197,8 +208,8 @@ TEST_CASE("every combination of model flags is held or refused with the flag and
                  {"--position-embedding-type", "--normalization", "--swiglu", "--glu-activation",
                   "--no-bias-gelu-fusion", "--num-query-groups", "--kv-channels",
                   "--embed-layernorm", "--disable-bias-linear", "--ffn-hidden-size",
-                  "--apply-layernorm-1p", "--qk-layernorm", "--add-qkv-bias",
-                  "--use-parallel-residual"}) {
+                  "--apply-layernorm-1p", "--qk-layernorm", "--add-qkv-bias", "--norm-placement",
+                  "--qk-layernorm-all-heads", "--use-parallel-residual"}) {
                 held[name][flag].insert(value_of(flag, c));
             }
         }
@@ -262,9 +273,11 @@ TEST_CASE("combinations of model flags are equal after a round trip through Mega
         test::save_grid(scratch / "a", c, {}, 3, 5);
         ConversionRequest request = test::forced_request(scratch / "a", scratch / "lm");
         request.tp = c.n_groups % 2 == 0 && c.ffn_hidden % 2 == 0 ? 2 : 1;
-        if (c.parallel_residual) {
+        if (c.parallel_residual || c.norms != spec::NormPlacement::pre) {
+            const char* const flag =
+                c.parallel_residual ? "--use-parallel-residual: " : "--norm-placement: ";
             CHECK_THAT(test::error_of([&] { to_megatron_lm(request); }, Exit::usage),
-                       ContainsSubstring("--use-parallel-residual: "));
+                       ContainsSubstring(flag));
             return;
         }
         to_megatron_lm(request);

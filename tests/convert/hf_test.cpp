@@ -547,6 +547,17 @@ std::vector<Case> cases() {
     window.window = 3;
     auto ministral = window;
     ministral.full_layers.every = 2;
+    auto olmo2 = qwen3;
+    olmo2.norms = spec::NormPlacement::reordered;
+    olmo2.joint_qk_norm = true;
+    auto exaone4 = qwen3;
+    exaone4.norms = spec::NormPlacement::reordered;
+    auto exaone4_window = exaone4;
+    exaone4_window.window = 3;
+    exaone4_window.full_layers.every = exaone4_window.unrotated_layers.every = 2;
+    auto exaone4_wide = exaone4_window;  // a window of all positions, which marks the layers
+    exaone4_wide.window = 0;
+    exaone4_wide.full_layers = {};
     auto smollm3 = test::llama_model(2, 6, 2);
     smollm3.unrotated_layers.every = 2;
     auto last_window = qwen3;
@@ -576,6 +587,10 @@ std::vector<Case> cases() {
             {"hf-smollm3", smollm3},
             {"hf-smollm3", smollm3_window},
             {"hf-qwen3", last_window},
+            {"hf-olmo2", olmo2},
+            {"hf-exaone4", exaone4},
+            {"hf-exaone4", exaone4_window},
+            {"hf-exaone4", exaone4_wide},
             {"hf-qwen2", qwen2_window},
             {"hf-gpt-neox", partial},
             {"hf-nemotron", test::nemotron_model(2, 6, 2)}};
@@ -590,7 +605,7 @@ TEST_CASE("every architecture: native -> Hugging Face -> native, bitwise") {
         if (name == "hf-nemotron") config.qkv_bias = config.qk_norm = false;
         config.head_dim = config.position == spec::PositionEmbedding::rope ? 4 : config.head_dim;
         if (name == "hf-gpt-neox") config.hidden = 4 * config.n_heads;
-        if (!is_gated(config.activation) || name == "hf-llama") {
+        if (!is_gated(config.activation) || name == "hf-llama" || name == "hf-olmo2") {
             config.hidden = config.n_heads * config.head_dim;
         }
         config.hidden_dropout = config.attention_dropout = 0;

@@ -101,6 +101,31 @@ def ministral(vocab, length):
                          sliding_window=4, layer_types=["full_attention", "sliding_attention", "sliding_attention"])
 
 
+REORDERED = (LLAMA_NAMES[0],
+             {**LLAMA_NAMES[1], "post_attention_layernorm": "attention.output_norm",
+              "post_feedforward_layernorm": "mlp.output_norm", "self_attn.q_norm": "attention.query_norm",
+              "self_attn.k_norm": "attention.key_norm"}, LLAMA_NAMES[2])
+
+
+def olmo2(vocab, length):
+    """One norm over all heads of query and of key."""
+    model, ours, _, heads = llama_variant(
+        transformers.Olmo2ForCausalLM, transformers.Olmo2Config, vocab, length,
+        dict(norm_placement="reordered", qk_layernorm=True, qk_layernorm_all_heads=True), rms_norm_eps=1e-5,
+        pad_token_id=None)
+    return model, ours, REORDERED, heads
+
+
+def exaone4(vocab, length):
+    """The third layer has neither a window nor rotary positions."""
+    model, ours, _, heads = llama_variant(
+        transformers.Exaone4ForCausalLM, transformers.Exaone4Config, vocab, length,
+        dict(norm_placement="reordered", qk_layernorm=True, window=4, window_attn_skip_freq=3, no_rope_freq=3), layers=4,
+        rms_norm_eps=1e-5, head_dim=4, sliding_window=4,
+        layer_types=["sliding_attention", "sliding_attention", "full_attention", "sliding_attention"])
+    return model, ours, REORDERED, heads
+
+
 def nemotron(vocab, length):
     with_bias = torch.nn.LayerNorm.__init__
     if torch.__version__ < "2":  # its LayerNorm has no argument for the bias, which NemotronLayerNorm1P passes
@@ -183,6 +208,8 @@ if hasattr(transformers, "MinistralForCausalLM"):  # 5.0 or later
     CASES["qwen3_window"] = (lambda: qwen3_window(53, 13), 2, 24)
     CASES["smollm3_odd"] = (lambda: smollm3(53, 13), 2, 25)
     CASES["ministral_mixed"] = (lambda: ministral(53, 13), 2, 26)
+    CASES["olmo2_odd"] = (lambda: olmo2(53, 13), 2, 27)
+    CASES["exaone4_mixed"] = (lambda: exaone4(53, 13), 2, 28)
 
 
 def adjacent(x, width):
@@ -229,7 +256,7 @@ def logits_of(model, inputs, positions):
     """Returns the logits of one row, at these positions if the architecture has positions."""
     if isinstance(model, transformers.BloomForCausalLM):  # only distances count
         return model(torch.from_numpy(inputs).long()[None]).logits[0]
-    if type(model).__name__ in ("Qwen3ForCausalLM", "SmolLM3ForCausalLM", "MinistralForCausalLM"):
+    if int(transformers.__version__.split(".")[0]) >= 5:
         # Without a mask, transformers 5 separates the documents where positions restart.
         return model(torch.from_numpy(inputs).long()[None], position_ids=torch.from_numpy(positions).long()[None],
                      attention_mask=torch.ones(1, len(inputs), dtype=torch.long)).logits[0]

@@ -25,6 +25,10 @@ MODELS = {  # class, flags
     "qwen3-window": ("Qwen3ForCausalLM", f"--kv-channels 8 --qk-layernorm {WINDOW} --window-attn-skip-freq [0,0,1,1]"),
     "qwen2-window": ("Qwen2ForCausalLM", f"--add-qkv-bias {WINDOW}"),
     "ministral": ("MinistralForCausalLM", f"--kv-channels 8 {WINDOW} --window-attn-skip-freq 3"),
+    "olmo2": ("Olmo2ForCausalLM", "--norm-placement reordered --qk-layernorm-all-heads"),
+    "exaone4": ("Exaone4ForCausalLM", f"--kv-channels 8 --norm-placement reordered --qk-layernorm {WINDOW} "
+                "--window-attn-skip-freq 4 --no-rope-freq 4"),
+    "exaone4-no-window": ("Exaone4ForCausalLM", "--kv-channels 8 --norm-placement reordered --qk-layernorm"),
     "smollm3": ("SmolLM3ForCausalLM", "--no-rope-freq 4"),
     "smollm3-window": ("SmolLM3ForCausalLM", f"--no-rope-freq 2 {WINDOW} --window-attn-skip-freq [0,1,0,1]"),
 }

@@ -124,7 +124,18 @@ TEST_CASE("every layout of the other architectures computes the result of one ra
     spec::ModelConfig parallel_llama = llama_model(3, 6, 3);
     parallel_llama.parallel_residual = true;
     parallel_llama.hidden_dropout = 0;
+    spec::ModelConfig olmo = llama_model(3, 6, 3);
+    olmo.norms = spec::NormPlacement::reordered;
+    olmo.qk_norm = true;
+    olmo.joint_qk_norm = true;
+    spec::ModelConfig peri = odd_model(4);
+    peri.norms = spec::NormPlacement::peri;
+    spec::ModelConfig reordered = odd_model(4);
+    reordered.norms = spec::NormPlacement::reordered;
     const std::vector<std::pair<std::string, spec::ModelConfig>> models = {
+        {"olmo", olmo},
+        {"peri norms", peri},
+        {"reordered norms", reordered},
         {"bloom 12 heads", bloom_model(3, 12, 2)},
         {"bloom 112 heads", bloom_model(3, 112, 1)},
         {"llama", llama_model(3, 6, 6)},

@@ -57,6 +57,7 @@ TEST_CASE("a resumed run refuses another model and names the flag") {
         {"--window-size", [](auto& m) { m.window = 4; }},
         {"--apply-layernorm-1p", [](auto& m) { m.norm_1p = true; }},
         {"--qk-layernorm", [](auto& m) { m.qk_norm = true; }},
+        {"--norm-placement", [](auto& m) { m.norms = spec::NormPlacement::peri; }},
         {"--use-parallel-residual", [](auto& m) { m.parallel_residual = true; }},
         {"--add-qkv-bias", [](auto& m) { m.qkv_bias = true; }},
         {"--untie-embeddings-and-output-weights", [](auto& m) { m.untied_head = true; }},

@@ -26,7 +26,8 @@ const std::string line =
     "--mock-data --micro-batch-size 1 --global-batch-size 4 --train-iters 2 --lr 1e-3 --fp16 "
     "--device cpu --threads 1 --position-embedding-type rope --rotary-percent 0.5 "
     "--rotary-interleaved --use-rope-scaling --rope-scaling-factor 8 --apply-layernorm-1p "
-    "--disable-bias-linear --add-qkv-bias --qk-layernorm --use-parallel-residual --window-size 8,0 "
+    "--disable-bias-linear --add-qkv-bias --normalization RMSNorm --qk-layernorm-all-heads "
+    "--use-parallel-residual --window-size 8,0 "
     "--window-attn-skip-freq 2 --no-rope-freq 2";
 const std::set<std::string> only_on_gpus = {"attention_backend", "deterministic_mode"};
 

@@ -47,6 +47,7 @@ constexpr std::array later_flags{
     std::pair{"rotary_interleaved", &ModelConfig::rotary_interleaved},
     std::pair{"apply_layernorm_1p", &ModelConfig::norm_1p},
     std::pair{"qk_layernorm", &ModelConfig::qk_norm},
+    std::pair{"qk_layernorm_all_heads", &ModelConfig::joint_qk_norm},
     std::pair{"use_parallel_residual", &ModelConfig::parallel_residual},
     std::pair{"add_qkv_bias", &ModelConfig::qkv_bias},
 };
@@ -114,6 +115,8 @@ io::OrderedJson to_json(const ModelConfig& config, bool with_defaults) {
             if (with_defaults || config.*member != defaults.*member) object[key] = config.*member;
         }
     });
+    if (with_defaults || config.norms != defaults.norms)
+        object["norm_placement"] = spec::name_of(config.norms);
     for (const auto& [key, member, mark] : pattern_fields) {
         if (with_defaults || !(config.*member).empty())
             object[key] = pattern_json(config.*member, mark);
@@ -140,6 +143,8 @@ ModelConfig model_from_json(const io::Json& object, const std::string& path) {
             config.*member = io::json_get_or(object, key, config.*member, path);
         }
     });
+    if (object.contains("norm_placement"))
+        config.norms = from_name(spec::norm_placements, object, "norm_placement", path);
     for (const auto& [key, member, mark] : pattern_fields) {
         if (object.contains(key)) config.*member = pattern_from(object[key], mark, key, path);
     }

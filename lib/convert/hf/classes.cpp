@@ -6,6 +6,7 @@
 #include <array>
 
 #include "convert/hf/families/bloom.hpp"
+#include "convert/hf/families/exaone4.hpp"
 #include "convert/hf/families/gpt2.hpp"
 #include "convert/hf/families/gpt_bigcode.hpp"
 #include "convert/hf/families/gpt_neox.hpp"
@@ -13,6 +14,7 @@
 #include "convert/hf/families/ministral.hpp"
 #include "convert/hf/families/mistral.hpp"
 #include "convert/hf/families/nemotron.hpp"
+#include "convert/hf/families/olmo2.hpp"
 #include "convert/hf/families/qwen2.hpp"
 #include "convert/hf/families/qwen3.hpp"
 #include "convert/hf/families/smollm3.hpp"
@@ -26,7 +28,7 @@ namespace {
 constexpr std::array classes{&hf::gpt2,     &hf::bloom,      &hf::llama,       &hf::gpt_neox,
                              &hf::mistral,  &hf::starcoder2, &hf::gpt_bigcode, &hf::stablelm,
                              &hf::nemotron, &hf::qwen2,      &hf::qwen3,       &hf::ministral,
-                             &hf::smollm3};
+                             &hf::smollm3,  &hf::olmo2,      &hf::exaone4};
 
 }  // namespace
 

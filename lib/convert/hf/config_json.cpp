@@ -183,17 +183,19 @@ void read_window(const HfClass& hf, const io::Json& json, ModelConfig& config,
                  const std::string& path) {
     if (hf.window_switch && !io::json_get_or<bool>(json, hf.window_switch, false, path)) return;
     if (json.contains("sliding_window") && !is_set(json, "sliding_window")) return;
-    const i64 window = io::json_get_or<i64>(json, "sliding_window", hf.absent_window, path);
-    if (window >= config.max_positions) return;
-    config.window = window;
-    if (!hf.has_window) return;
-    std::vector<bool>& full = config.full_layers.chosen;
-    if (is_set(json, "layer_types")) {
-        full = full_layers(json, config.n_layers, path);
-    } else {
-        for (i64 i = 0; i < config.n_layers; ++i) full.push_back(!hf.has_window(config, json, i));
+    config.window = io::json_get_or<i64>(json, "sliding_window", hf.absent_window, path);
+    if (hf.has_window) {
+        std::vector<bool>& full = config.full_layers.chosen;
+        if (is_set(json, "layer_types")) {
+            full = full_layers(json, config.n_layers, path);
+        } else {
+            for (i64 i = 0; i < config.n_layers; ++i)
+                full.push_back(!hf.has_window(config, json, i));
+        }
+        if (hf.only_windows_rotate) config.unrotated_layers.chosen = full;
+        if (std::ranges::find(full, false) == full.end()) config.window = 0;
     }
-    if (std::ranges::find(full, false) == full.end()) config.window = 0;
+    if (config.window >= config.max_positions) config.window = 0;
 }
 
 // Reads the layers without rotary positions: 0 in no_rope_layers, whose default is every Nth.
@@ -210,13 +212,18 @@ void read_unrotated_layers(const io::Json& json, ModelConfig& config, const std:
 
 // Writes the windows of the layers.
 void write_windows(const HfClass& hf, const ModelConfig& config, io::Json& json) {
+    // A class where only windows rotate needs one to mark the layers that do not. A window of all
+    // positions limits nothing.
     const bool limited = config.window > 0 && config.window < config.max_positions;
-    json["sliding_window"] = limited ? io::Json(config.window) : io::Json(nullptr);
+    const bool marks = hf.only_windows_rotate && !config.unrotated_layers.empty();
+    const i64 window = limited ? config.window : marks ? config.max_positions : 0;
+    json["sliding_window"] = window > 0 ? io::Json(window) : io::Json(nullptr);
     if (hf.window_switch) json[hf.window_switch] = limited;
-    if (!hf.has_window || !limited) return;
+    if (!hf.has_window || (window == 0 && !hf.only_windows_rotate)) return;
+    const spec::LayerPattern& full = marks ? config.unrotated_layers : config.full_layers;
     for (i64 i = 0; i < config.n_layers; ++i) {
-        json["layer_types"].push_back(config.full_layers.has(i) ? "full_attention"
-                                                                : "sliding_attention");
+        const bool windowed = window > 0 && !full.has(i);
+        json["layer_types"].push_back(windowed ? "sliding_attention" : "full_attention");
     }
 }
 
@@ -241,7 +248,9 @@ ModelConfig model_of(const HfClass& hf, const io::Json& json, const std::string&
     c.normalization = hf.normalization;
     c.embedding_norm = hf.embedding_norm;
     c.norm_1p = hf.norm_1p;
+    c.norms = hf.norms;
     c.qk_norm = hf.qk_norm;
+    c.joint_qk_norm = hf.joint_qk_norm;
     c.linear_bias = hf.linear_bias;
     c.qkv_bias = hf.qkv_bias;
     c.n_groups = hf.n_groups;

@@ -66,16 +66,24 @@ std::string names_that_fit(const ModelConfig& config) {
 std::optional<Misfit> inexpressible(const HfClass& hf, const ModelConfig& c) {
     // Names all properties of a layer, so that a new one does not compile until it is refused for
     // the classes that lack it. Layers differ in window and position only.
-    const auto [n_groups, position, rotary, window, activation, parallel_residual] = c.layer(0);
+    const auto [n_groups, position, rotary, window, activation, parallel_residual, norms] =
+        c.layer(0);
     if (c.position != hf.position) {
         return Misfit{"--position-embedding-type", std::string(name_of(c.position))};
     }
-    if (!c.unrotated_layers.empty() && !hf.unrotated_layers)
+    if (hf.only_windows_rotate) {
+        const bool limited = c.window > 0 && c.window < c.max_positions;
+        if (limited && c.unrotated_layers != c.full_layers)
+            return Misfit{"--no-rope-freq", "a window in other layers than rotary positions"};
+    } else if (!c.unrotated_layers.empty() && !hf.unrotated_layers)
         return Misfit{"--no-rope-freq", "layers without rotary positions"};
     if (!c.full_layers.empty() && !hf.has_window)
         return Misfit{"--window-attn-skip-freq", "a window in some layers only"};
     if (c.normalization != hf.normalization) {
         return Misfit{"--normalization", std::string(name_of(c.normalization))};
+    }
+    if (norms != hf.norms) {
+        return Misfit{"--norm-placement", fmt::format("{} norms", name_of(norms))};
     }
     if (const auto found = misfit_of_activation(hf, activation)) return found;
     if (!holds_groups(hf, n_groups, c.n_heads)) {
@@ -110,6 +118,10 @@ std::optional<Misfit> inexpressible(const HfClass& hf, const ModelConfig& c) {
         return Misfit{"--qk-layernorm",
                       c.qk_norm ? "norms of query and key" : "no norms of query and key"};
     }
+    if (c.joint_qk_norm != hf.joint_qk_norm) {
+        return Misfit{"--qk-layernorm-all-heads",
+                      c.joint_qk_norm ? "one norm over all heads" : "a norm of each head"};
+    }
     if (parallel_residual && !hf.has_key(&ModelConfig::parallel_residual)) {
         return Misfit{"--use-parallel-residual", "a parallel residual"};
     }
@@ -135,10 +147,11 @@ void check_fits(const HfClass& hf, const ModelConfig& config) {
     const std::optional<Misfit> found = misfit(hf, config);
     if (!found) return;
     const std::string others = names_that_fit(config);
-    // The export to Megatron refuses a parallel residual.
+    // What the export to Megatron refuses.
     const std::string_view none =
-        config.parallel_residual ? "no other format can, either"
-                                 : "no supported class of transformers can: use --to megatron-lm";
+        config.parallel_residual || config.norms != spec::NormPlacement::pre || config.joint_qk_norm
+            ? "no other format can, either"
+            : "no supported class of transformers can: use --to megatron-lm";
     usage_error(found->flag, "the model has {}, which {} ({}) cannot express: {}{}", found->has,
                 hf.name, hf.class_name, others.empty() ? none : "use --to ", others);
 }

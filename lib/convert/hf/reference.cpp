@@ -71,10 +71,17 @@ class Reference {
         for (i64 i = 0; i < c_.n_layers; ++i) {
             const Place layer{fmt::format("{}{}{}.", prefix, hf_.layer_prefix, i), hf_.in_layers,
                               c_.layer(i)};
+            const spec::NormPlacement norms = layer.config.norms;
+            const auto normed = [&](bool present, const Matrix& values, const char* name) {
+                return present ? norm(values, layer, name) : values;
+            };
             const Matrix before_layer = x;
-            add(x, attention(norm(x, layer, "attention.norm"), layer));
+            const Matrix attended =
+                attention(normed(norms_input(norms), x, "attention.norm"), layer);
+            add(x, normed(norms_output(norms), attended, "attention.output_norm"));
             const Matrix& read = layer.config.parallel_residual ? before_layer : x;
-            add(x, mlp(norm(read, layer, "mlp.norm"), layer));
+            const Matrix mixed = mlp(normed(norms_input(norms), read, "mlp.norm"), layer);
+            add(x, normed(norms_output(norms), mixed, "mlp.output_norm"));
         }
         x = norm(x, after, "final_norm");
         const Matrix head = c_.untied_head ? matrix(fmt::format("{}.weight", hf_.head)) : word;
@@ -242,11 +249,14 @@ class Reference {
     Matrix attention(const Matrix& x, const Place& layer) const {
         // Names all properties of a layer, so that a new one does not compile until the reference
         // computes with it. qkv() and attend() have the groups, attend() the window, mlp() the
-        // activation, logits() the parallel residual.
-        const auto& [n_groups, position, rotary, window, activation, parallel_residual] =
+        // activation, logits() the parallel residual and the places of the norms.
+        const auto& [n_groups, position, rotary, window, activation, parallel_residual, norms] =
             layer.config;
         Qkv all = qkv(x, layer);
-        if (c_.qk_norm) {
+        if (c_.joint_qk_norm) {
+            all.query = norm(all.query, layer, "attention.query_norm");
+            all.key = norm(all.key, layer, "attention.key_norm");
+        } else if (c_.qk_norm) {
             normalize_heads(all.query, layer, "attention.query_norm");
             normalize_heads(all.key, layer, "attention.key_norm");
         }

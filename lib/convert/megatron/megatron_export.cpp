@@ -227,6 +227,16 @@ MegatronLayout::MegatronLayout(const spec::ModelConfig& config, i64 tp, i64 pp, 
                     "the model has a parallel residual, which Megatron does not have: use --to "
                     "hf-gpt-neox");
     }
+    if (config.norms != spec::NormPlacement::pre) {
+        usage_error("--norm-placement",
+                    "the model has {} norms, for which Megatron has no flag: use --to hf",
+                    name_of(config.norms));
+    }
+    if (config.joint_qk_norm) {
+        usage_error("--qk-layernorm-all-heads",
+                    "the model has one norm over all heads, which Megatron does not have: use "
+                    "--to hf");
+    }
     if (vocab_multiple < 1) {
         usage_error("--make-vocab-size-divisible-by", "must be positive, got {}", vocab_multiple);
     }
@@ -371,9 +381,9 @@ void MegatronLayout::write_args(PickleWriter& pickle, const ckpt::Manifest& mani
     const spec::ModelConfig& c = model_.config();
     // Names all properties of a layer, so that a new one does not compile until it is written or
     // refused. write_variants() has windows, scaling and the layers that differ in window and
-    // position; the constructor refuses a parallel residual.
+    // position; the constructor refuses a parallel residual and other places of the norms.
     const spec::LayerConfig layer = c.layer(0);
-    const auto& [n_groups, position, rotary, window, activation, parallel_residual] = layer;
+    const auto& [n_groups, position, rotary, window, activation, parallel_residual, norms] = layer;
     pickle.open_namespace();
     pickle.key("num_layers").integer(c.n_layers);
     pickle.key("hidden_size").integer(c.hidden);

@@ -36,7 +36,7 @@ void line(std::string& plan, std::string_view what, fmt::format_string<Args...> 
 // like `layer`.
 std::string kind_text(const spec::ModelConfig& model, const spec::LayerConfig& layer) {
     // Names all properties of a layer, so that a new one does not compile until it has a text.
-    const auto& [n_groups, position, rotary, window, activation, parallel_residual] = layer;
+    const auto& [n_groups, position, rotary, window, activation, parallel_residual, norms] = layer;
     const bool none = position == spec::PositionEmbedding::none;
     std::string text(none ? "no" : name_of(position));
     if (is_rotary(position)) {
@@ -51,7 +51,9 @@ std::string kind_text(const spec::ModelConfig& model, const spec::LayerConfig& l
     }
     if (window > 0) text += fmt::format(", window of {} keys", window);
     if (model.embedding_norm) text += ", embedding norm";
+    if (norms != spec::NormPlacement::pre) text += fmt::format(", {} norms", name_of(norms));
     if (model.qk_norm) text += ", norms of query and key";
+    if (model.joint_qk_norm) text += " over all heads";
     if (parallel_residual) text += ", parallel residual";
     text += model.untied_head ? ", untied head" : ", tied head";
     if (!model.linear_bias)

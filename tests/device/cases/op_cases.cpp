@@ -195,6 +195,10 @@ void add_variants(OpList& list) {
         add_head_norm(list, {1, 43, 11, 2, 64, norm});
         add_head_norm(list, {1, 9, 2, 1, 70, norm});
     }
+    add_joint_norm(list, {1, 1, 1, 1, 0});
+    add_joint_norm(list, {2, 7, 15, 5, 5, 1, true});
+    add_joint_norm(list, {2, 33, 96, 48, 48, 0.5, false, false});
+    add_joint_norm(list, {1, 43, 2056, 264, 264, 0.25, true});
     for (const i64 n : {1, 67, 70001}) add_fingerprint(list, n);
     add_whole_cross_entropy(list, 5, 7, 7, 1.0);
     add_whole_cross_entropy(list, 3, 5003, 4999, 10.0);

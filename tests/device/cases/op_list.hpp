@@ -52,6 +52,16 @@ struct HeadNormCase {
 };
 void add_head_norm(OpList& list, const HeadNormCase& c);
 
+// A row has `query`, then `key`, then `rest` columns. `share` is the share of the query's and the
+// key's columns.
+struct JointNormCase {
+    i64 batch, length, query, key, rest;
+    double share = 1;
+    bool one_plus = false;
+    bool accumulate = true;  // backward
+};
+void add_joint_norm(OpList& list, const JointNormCase& c);
+
 struct AttentionCase {
     i64 batch, length, heads, groups, width;
     bool documents = false, alibi = false;

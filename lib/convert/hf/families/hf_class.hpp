@@ -77,6 +77,7 @@ struct HfClass {
     bool (*has_window)(const spec::ModelConfig& config, const io::Json& json, i64 layer) = nullptr;
     const char* window_switch = nullptr;  // key without which sliding_window has no effect
     bool unrotated_layers = false;        // the key no_rope_layers
+    bool only_windows_rotate = false;     // beside a window, layers without one do not rotate
     bool llama3_scaling = false;          // the scaled rotary frequencies of Llama 3.1
     // Adds keys to a config.json that follow from others. May be nullptr.
     void (*write_more)(const spec::ModelConfig& config, io::Json& json) = nullptr;
@@ -91,7 +92,9 @@ struct HfClass {
     spec::Normalization normalization = spec::Normalization::layer_norm;
     bool embedding_norm = false;
     bool norm_1p = false;
+    spec::NormPlacement norms = spec::NormPlacement::pre;
     bool qk_norm = false;
+    bool joint_qk_norm = false;
     bool linear_bias = true;
     bool qkv_bias = false;
     i64 n_groups = 0;  // 0: one for each head
