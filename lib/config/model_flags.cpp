@@ -59,6 +59,7 @@ constexpr bool ModelFlags::*switch_member(Activation activation) {
         case Activation::gelu_tanh:
         case Activation::gelu_erf:
         case Activation::geglu:
+        case Activation::geglu_tanh:
             return nullptr;
         case Activation::squared_relu:
             return &ModelFlags::squared_relu;
@@ -156,6 +157,10 @@ void override_kind(ModelConfig& model, const ModelFlags& flags) {
         model.full_layers = parse_layer_pattern(skip_flag, flags.full_layers, false);
     if (!flags.unrotated_layers.empty())
         model.unrotated_layers = parse_layer_pattern(no_rope_flag, flags.unrotated_layers, true);
+    if (flags.embedding_scale.given) model.embedding_scale = flags.embedding_scale;
+    if (flags.attention_scale.given) model.attention_scale = flags.attention_scale;
+    if (flags.residual_scale.given) model.residual_scale = flags.residual_scale;
+    if (flags.logit_scale.given) model.logit_scale = flags.logit_scale;
     if (flags.norm_eps.given) model.norm_eps = flags.norm_eps;
     if (flags.attention_dropout.given) model.attention_dropout = flags.attention_dropout;
     if (flags.hidden_dropout.given) model.hidden_dropout = flags.hidden_dropout;

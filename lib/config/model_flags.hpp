@@ -43,6 +43,10 @@ struct ModelFlags {
     bool qk_norm = false;
     bool joint_qk_norm = false;
     bool parallel_residual = false;
+    cli::WithDefault<double> embedding_scale = 1.0;
+    cli::WithDefault<double> attention_scale = 0.0;
+    cli::WithDefault<double> residual_scale = 1.0;
+    cli::WithDefault<double> logit_scale = 1.0;
     bool swiglu = false;
     std::string glu_activation;
     bool openai_gelu = false;

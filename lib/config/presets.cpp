@@ -158,6 +158,11 @@ std::vector<Setting> settings_of(const ModelConfig& model) {
         switched("--qk-layernorm", model.qk_norm),
         switched("--qk-layernorm-all-heads", model.joint_qk_norm),
         switched("--use-parallel-residual", model.parallel_residual),
+        value("--embedding-multiplier", model.embedding_scale),
+        model.attention_scale != 0 ? value("--attention-multiplier", model.attention_scale)
+                                   : Setting{},
+        value("--residual-multiplier", model.residual_scale),
+        value("--logit-scale", model.logit_scale),
         activation_setting(model.activation),
         switched("--untie-embeddings-and-output-weights", model.untied_head),
         switched("--disable-bias-linear", !model.linear_bias),

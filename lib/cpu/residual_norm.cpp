@@ -22,9 +22,7 @@ using device::ResidualNormForward;
 class RowDropout {
   public:
     RowDropout(const device::Dropout& dropout, i64 rows, i64 width)
-        : on_(dropout.on()),
-          mask_(dropout.p, dropout.seed, dropout.layer, dropout.site),
-          width_(width) {
+        : on_(dropout.on()), mask_(dropout), width_(width) {
         if (on_) rows_.emplace(dropout, rows);
     }
     double factor(i64 row, i64 column) const {
@@ -195,13 +193,15 @@ namespace {
 class FactorRows {
   public:
     FactorRows(const device::Dropout& dropout, i64 rows, i64 width)
-        : on_(dropout.on()),
-          mask_(dropout.p, dropout.seed, dropout.layer, dropout.site),
-          width_(width) {
+        : on_(dropout.on()), mask_(dropout), width_(width) {
         if (on_) rows_.emplace(dropout, rows);
     }
     const float* compute(i64 row, float* scratch) const {
         if (!on_) return nullptr;
+        if (mask_.threshold() == 0) {
+            std::fill_n(scratch, width_, static_cast<float>(mask_.scale()));
+            return scratch;
+        }
         const auto sample = static_cast<u64>(rows_->sample(row));
         const auto first = static_cast<u64>(rows_->row_of_sample(row) * width_);
         vector_kernels().dropout_factors(mask_.key(), sample, first, mask_.threshold(),

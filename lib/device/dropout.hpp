@@ -20,13 +20,16 @@ namespace lm::device {
 
 class DropoutMask {
   public:
-    DropoutMask(double p, u64 seed, i32 layer, i32 site)
+    explicit DropoutMask(const Dropout& dropout)
+        : DropoutMask(dropout.p, dropout.seed, dropout.layer, dropout.site, dropout.scale) {}
+    DropoutMask(double p, u64 seed, i32 layer, i32 site, double scale = 1.0)
         : key_(mix(mix(seed, 0x64726f706f7574ULL), static_cast<u64>(i64{layer} * 16 + site))),
-          threshold_(static_cast<u32>(std::lround(p * 65536.0))) {}
+          threshold_(static_cast<u32>(std::lround(p * 65536.0))),
+          scale_(scale) {}
 
     u64 key() const { return key_; }
     u32 threshold() const { return threshold_; }
-    double scale() const { return 1.0 / (1.0 - threshold_ / 65536.0); }
+    double scale() const { return scale_ / (1.0 - threshold_ / 65536.0); }
 
     // Returns the factor of element `e` of sample `s`: 0 or scale().
     double factor(i64 s, i64 e) const {
@@ -40,6 +43,7 @@ class DropoutMask {
   private:
     u64 key_;
     u32 threshold_;
+    double scale_;
 };
 
 }  // namespace lm::device

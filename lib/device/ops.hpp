@@ -27,7 +27,8 @@ namespace lm::device {
 // width + column in a row operation; (head * T + query) * T + key in attention, with the global
 // number of the head.
 struct Dropout {
-    double p = 0.0;  // 0: off
+    double p = 0.0;
+    double scale = 1.0;  // row operations: another factor of all elements
     u64 seed = 0;
     i32 layer = 0;
     i32 site = 0;        // DropoutSite
@@ -38,7 +39,7 @@ struct Dropout {
     // (T); 0: the call has all rows of the micro-batch.
     i64 first_row = 0;
     i64 sample_rows = 0;
-    bool on() const { return p > 0.0; }
+    bool on() const { return p > 0.0 || scale != 1.0; }
 };
 enum DropoutSite : i32 {
     embedding_site = 0,

@@ -45,7 +45,9 @@ struct KvCache::Rows {
 };
 
 KvCache::KvCache(const spec::ModelConfig& config, i64 context)
-    : head_dim_(config.head_dim), n_blocks_(ceil_div(context, block)) {
+    : head_dim_(config.head_dim),
+      scale_(config.score_scale()),
+      n_blocks_(ceil_div(context, block)) {
     i64 n_groups = 0;
     for (i64 i = 0; i < config.n_layers; ++i) {
         const spec::LayerConfig layer = config.layer(i);
@@ -114,7 +116,7 @@ void KvCache::attend_rows(const Rows& a, float* scratch) const {
     float* const scores = out + n_rows * width;
     float* const max = scores + n_rows * block;
     float* const sum = max + n_rows;
-    const auto scale = static_cast<float>(1.0 / std::sqrt(static_cast<double>(width)));
+    const auto scale = static_cast<float>(scale_);
     const i64 heads = in_group * width;  // the heads of a group are adjacent in a row
     for (i64 t = 0; t < a.tokens; ++t) {
         const float* const row = a.qkv.as<float>() + (a.at + t) * a.qkv[1] + a.group * heads;

@@ -60,6 +60,7 @@ class KvCache {
     i64 scratch_floats() const;
 
     i64 head_dim_;
+    double scale_;  // ModelConfig::score_scale()
     std::vector<Layer> layers_;
     i64 n_blocks_ = 0;  // blocks of each sequence, layer and group
     device::Buffer memory_;

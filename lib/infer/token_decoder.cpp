@@ -215,11 +215,17 @@ View TokenDecoder::forward(std::span<const i32> tokens, std::span<const Segment>
     const View branch = rows_of(branch_, n);
     ThreadPool& pool = static_cast<cpu::CpuDevice&>(*device_).pool();
     embed(tokens, branch);
+    const auto scaled = [](const View& x, double factor) {
+        if (factor == 1) return;
+        cpu::vector_kernels().scale(x.as<float>(), static_cast<float>(factor), x.numel());
+    };
+    const spec::ModelConfig& c = weights_->config();
+    scaled(branch, c.embedding_scale);
     View residual;  // [n, C] fp32; none in the first layer, where `branch` is the whole stream
-    for (i64 layer = 0; layer < weights_->config().n_layers; ++layer) {
+    for (i64 layer = 0; layer < c.n_layers; ++layer) {
         weights_->use(layer, pool);
         const model::LayerParams& vectors = weights_->vectors().layers[static_cast<size_t>(layer)];
-        const spec::LayerConfig config = weights_->config().layer(layer);
+        const spec::LayerConfig config = c.layer(layer);
         // Without a norm, attention and MLP read the stream itself.
         const View& input = norms_input(config.norms) ? normed : stream;
         const View output = norms_input(config.norms) ? normed : View{};
@@ -228,6 +234,7 @@ View TokenDecoder::forward(std::span<const i32> tokens, std::span<const Segment>
         attention(layer, segments, input, branch);
         if (norms_output(config.norms))
             norm({{}, branch, {}}, vectors.attention_output_norm, branch);
+        scaled(branch, c.residual_scale);
         if (config.parallel_residual) {
             norm({{}, stream, {}}, vectors.mlp_norm, normed);
             cpu::vector_kernels().add(stream.as<float>(), branch.as<float>(), stream.numel());
@@ -236,6 +243,7 @@ View TokenDecoder::forward(std::span<const i32> tokens, std::span<const Segment>
         }
         mlp(layer, input, branch);
         if (norms_output(config.norms)) norm({{}, branch, {}}, vectors.mlp_output_norm, branch);
+        scaled(branch, c.residual_scale);
     }
     norm({branch, residual, {}}, weights_->vectors().final_norm, normed);
     return normed;
@@ -245,7 +253,12 @@ View TokenDecoder::logits(const View& x, bool apart) {
     apart_ = apart;
     const View out = rows_of(logits_, x[0]);
     // Computes no logits for the padding of the vocabulary.
-    linear(x, weights_->matrices().head.weight.rows(0, weights_->config().vocab_size), {}, out);
+    const spec::ModelConfig& c = weights_->config();
+    linear(x, weights_->matrices().head.weight.rows(0, c.vocab_size), {}, out);
+    if (c.logit_scale != 1) {
+        cpu::vector_kernels().scale(out.as<float>(), static_cast<float>(c.logit_scale),
+                                    out.numel());
+    }
     return out;
 }
 

@@ -1,20 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "model/attention.hpp"
 
-#include <cmath>
-
 namespace lm::model {
 namespace {
 
 // Returns `view`, [B, T, width] compute, as [N, width], N = B * T.
 View as_rows(const View& view) {
     return view.reshape({view[0] * view[1], view[2]});
-}
-
-// Returns 1 / sqrt(D), the factor of the scores (Vaswani et al. 2017, "Attention is all you need",
-// section 3.2.1).
-double scale_of(const Pass& pass) {
-    return 1.0 / std::sqrt(static_cast<double>(pass.setup.config.head_dim));
 }
 
 }  // namespace
@@ -33,7 +25,7 @@ View Attention::forward(const Pass& pass, const View& x, const AttentionActivati
                                              .n_heads = layer_.heads.n_heads,
                                              .n_groups = layer_.heads.n_groups,
                                              .head_dim = pass.setup.config.head_dim,
-                                             .scale = scale_of(pass),
+                                             .scale = pass.setup.config.score_scale(),
                                              .doc_start = first_keys(pass, act.qkv),
                                              .alibi_slopes = slopes(pass),
                                              .dropout = dropout(pass)});
@@ -58,7 +50,7 @@ View Attention::backward(const Pass& pass, const View& dbranch, const View& x,
                                               .n_heads = layer_.heads.n_heads,
                                               .n_groups = layer_.heads.n_groups,
                                               .head_dim = pass.setup.config.head_dim,
-                                              .scale = scale_of(pass),
+                                              .scale = pass.setup.config.score_scale(),
                                               .doc_start = first_keys(pass, act.qkv),
                                               .alibi_slopes = slopes(pass),
                                               .dropout = dropout(pass)});

@@ -142,6 +142,7 @@ void GptChunk::forward(Context& context, const MicroBatch& micro_batch) {
         // The first stream of the chunk has not been written yet, so its memory can be used as
         // scratch.
         branch = embedding_.forward(pass, act.embedding, first_stream(act));
+        scale_embedding(pass, branch);
     }
     for (i64 layer = 0; layer < part_.n_layers(); ++layer) {
         before_forward(spec::unit_of_layer(part_.first_layer + layer));
@@ -158,6 +159,12 @@ void GptChunk::forward(Context& context, const MicroBatch& micro_batch) {
                          .residual = layers_.empty() ? View{} : act.layers.back().middle,
                          .dropout = dropout_before(pass, part_.n_layers())},
                         act.final_norm);
+}
+
+// Multiplies the embedding's output, or its gradient, [R, C] compute, by the embedding multiplier.
+void GptChunk::scale_embedding(const Pass& pass, const View& x) const {
+    if (const double scale = setup_.config.embedding_scale; scale != 1)
+        device::scale(pass.context, {.x = x, .factor = scale});
 }
 
 // Computes a layer up to the MLP's activation. First adds `branch` to the residual stream. An empty
@@ -232,6 +239,7 @@ void GptChunk::backward(Context& context, const MicroBatch& micro_batch) {
         after_backward(micro_batch, spec::unit_of_layer(part_.first_layer + layer));
     }
     if (!part_.embedding) return;
+    scale_embedding(pass, dbranch);
     embedding_.backward(pass, dbranch, act.embedding);
     if (micro_batch.last) embedding_.sum_gradients(tensor);
     after_backward(micro_batch, spec::embedding_unit);

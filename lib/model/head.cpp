@@ -70,13 +70,14 @@ void Head::forward_rows(const Pass& pass, const Rows& rows) const {
 
 // Computes the losses, and the gradients of the logits in the memory of the logits.
 void Head::gradient_rows(const Pass& pass, const Rows& rows, double grad_scale) const {
+    const double scale = grad_scale * pass.setup.config.logit_scale;
     if (!pass.setup.tensor.several()) {
         logits(pass, rows.x, rows.logits);
         device::cross_entropy(pass.context, {.logits = rows.logits,
                                              .targets = rows.targets,
                                              .n_valid = pass.setup.share.n_vocab,
                                              .weight = rows.loss_mask,
-                                             .grad_scale = grad_scale,
+                                             .grad_scale = scale,
                                              .row_max = rows.row_max,
                                              .row_sum = rows.row_sum,
                                              .target_logit = rows.target_logit,
@@ -91,7 +92,7 @@ void Head::gradient_rows(const Pass& pass, const Rows& rows, double grad_scale) 
                                                   .row_max = rows.row_max,
                                                   .row_sum = rows.row_sum,
                                                   .weight = rows.loss_mask,
-                                                  .grad_scale = grad_scale});
+                                                  .grad_scale = scale});
 }
 
 void Head::loss(const Pass& pass, const View& x, const HeadActivations& act) const {
@@ -140,6 +141,8 @@ void Head::add_to_step_loss(const Pass& pass, const HeadActivations& act) const 
 
 void Head::logits(const Pass& pass, const View& x, const View& out) const {
     device::linear_forward(pass.context, {.x = x, .w = weight_.weight, .y = out});
+    if (const double scale = pass.setup.config.logit_scale; scale != 1)
+        device::scale(pass.context, {.x = out, .factor = scale});
 }
 
 }  // namespace lm::model

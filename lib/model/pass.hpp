@@ -118,7 +118,8 @@ struct Pass {
     bool training = true;    // with dropout
     bool accumulate = true;  // true: GEMMs add to weight gradients; false: they overwrite them
 
-    // Returns the dropout with probability `p` at `site` of global layer `layer`.
+    // Returns the dropout with probability `p` at `site` of global layer `layer`, with the residual
+    // multiplier of a branch.
     device::Dropout dropout(double p, i64 layer, device::DropoutSite site) const;
 };
 
@@ -127,7 +128,9 @@ inline device::Dropout Pass::dropout(double p, i64 layer, device::DropoutSite si
     // layout.
     const i64 residual_rows = setup.scratch.dresidual[0];
     const i64 all_rows = setup.scratch.branch[0];
+    const bool branch = site == device::attention_output_site || site == device::mlp_output_site;
     return {.p = training ? p : 0.0,
+            .scale = branch ? setup.config.residual_scale : 1.0,
             .seed = setup.seed,
             .layer = static_cast<i32>(layer),
             .site = site,

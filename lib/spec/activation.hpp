@@ -14,20 +14,23 @@ namespace lm::spec {
 // gelu_tanh is Megatron's fused bias-GELU and Hugging Face's gelu_new. gelu_erf is Hugging Face's
 // gelu. squared_relu is max(x, 0)^2 (So et al. 2021, "Primer"). swiglu and geglu are gated linear
 // units (Shazeer 2020, "GLU variants improve transformer"): swiglu gates by silu(x) = x / (1 +
-// exp(-x)), geglu by gelu_erf.
+// exp(-x)), geglu by gelu_erf, geglu_tanh by gelu_tanh.
 enum class Activation {
     none,  // only for single operations: the MLP of a model always has an activation
     gelu_tanh,
     gelu_erf,
     squared_relu,
     swiglu,
-    geglu
+    geglu,
+    geglu_tanh
 };
 // The activations of models.
-inline constexpr std::array activations{
-    Named{Activation::gelu_tanh, "gelu_tanh"}, Named{Activation::gelu_erf, "gelu_erf"},
-    Named{Activation::squared_relu, "squared_relu"}, Named{Activation::swiglu, "swiglu"},
-    Named{Activation::geglu, "geglu"}};
+inline constexpr std::array activations{Named{Activation::gelu_tanh, "gelu_tanh"},
+                                        Named{Activation::gelu_erf, "gelu_erf"},
+                                        Named{Activation::squared_relu, "squared_relu"},
+                                        Named{Activation::swiglu, "swiglu"},
+                                        Named{Activation::geglu, "geglu"},
+                                        Named{Activation::geglu_tanh, "geglu_tanh"}};
 
 inline std::string_view name_of(Activation value) {
     return value == Activation::none ? "none" : name_in(activations, value);
@@ -44,6 +47,7 @@ constexpr bool is_gated(Activation activation) {
             return false;
         case Activation::swiglu:
         case Activation::geglu:
+        case Activation::geglu_tanh:
             return true;
     }
     __builtin_unreachable();
@@ -58,6 +62,7 @@ constexpr std::string_view switch_of(Activation activation) {
         case Activation::gelu_tanh:
         case Activation::gelu_erf:
         case Activation::geglu:
+        case Activation::geglu_tanh:
             return "";
         case Activation::squared_relu:
             return "--squared-relu";
@@ -72,7 +77,8 @@ inline double activation_value(Activation activation, double x) {
     switch (activation) {
         case Activation::none:
             return x;
-        case Activation::gelu_tanh: {
+        case Activation::gelu_tanh:
+        case Activation::geglu_tanh: {
             const double u = std::sqrt(2 / std::numbers::pi) * (x + 0.044715 * x * x * x);
             return 0.5 * x * (1.0 + std::tanh(u));
         }
@@ -92,7 +98,8 @@ inline double activation_slope(Activation activation, double x) {
     switch (activation) {
         case Activation::none:
             return 1.0;
-        case Activation::gelu_tanh: {
+        case Activation::gelu_tanh:
+        case Activation::geglu_tanh: {
             const double root = std::sqrt(2 / std::numbers::pi);
             const double t = std::tanh(root * (x + 0.044715 * x * x * x));
             return 0.5 * (1.0 + t) + 0.5 * x * (1.0 - t * t) * root * (1.0 + 3 * 0.044715 * x * x);

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "spec/model.hpp"
 
+#include <cmath>
+
 #include "base/bounds.hpp"
 #include "base/error.hpp"
 #include "base/problem_list.hpp"
@@ -119,6 +121,10 @@ i64 ModelConfig::rotary_dim() const {
     return static_cast<i64>(static_cast<double>(head_dim) * rotary_percent);
 }
 
+double ModelConfig::score_scale() const {
+    return attention_scale != 0 ? attention_scale : 1.0 / std::sqrt(static_cast<double>(head_dim));
+}
+
 LayerConfig ModelConfig::layer(i64 index) const {
     const bool rotates = is_rotary(position) && !unrotated_layers.has(index);
     return {.n_groups = n_groups,
@@ -193,6 +199,13 @@ void ModelConfig::check_values() const {
         [&] { check_below_one("--hidden-dropout", hidden_dropout); },
         // The bounds are far beyond the values of real models, but well within the range of fp32.
         [&] { check_from_to("--init-method-std", init_std, 1e-30, 1e6); },
+        [&] { check_from_to("--embedding-multiplier", embedding_scale, 1e-6, 1e6); },
+        [&] {
+            if (attention_scale != 0)
+                check_from_to("--attention-multiplier", attention_scale, 1e-6, 1e6);
+        },
+        [&] { check_from_to("--residual-multiplier", residual_scale, 1e-6, 1e6); },
+        [&] { check_from_to("--logit-scale", logit_scale, 1e-6, 1e6); },
         [&] { check_from_to("--rotary-base", rotary_base, 1, 1e30); },
         [&] { check_from_to("--layernorm-epsilon", norm_eps, 1e-30, 1); });
 }
@@ -215,6 +228,8 @@ void resolve_sizes(ModelConfig& c) {
         c.head_dim = c.hidden / c.n_heads;
     }
     check_shape(c);
+    if (c.attention_scale == 1.0 / std::sqrt(static_cast<double>(c.head_dim)))
+        c.attention_scale = 0;
     c.full_layers = c.window > 0 ? c.full_layers.canonical(c.n_layers) : LayerPattern{};
     c.unrotated_layers =
         is_rotary(c.position) ? c.unrotated_layers.canonical(c.n_layers) : LayerPattern{};

@@ -133,6 +133,11 @@ struct ModelConfig {
     bool joint_qk_norm = false;
     // --use-parallel-residual: x + attention(norm1(x)) + mlp(norm2(x)), as in GPT-NeoX
     bool parallel_residual = false;
+    double embedding_scale = 1;  // --embedding-multiplier: factor of the embedding's output
+    double attention_scale = 0;  // --attention-multiplier: factor of the scores; 0: 1/sqrt(D)
+    double residual_scale =
+        1;                     // --residual-multiplier: factor of each attention's and MLP's output
+    double logit_scale = 1;    // --logit-scale: factor of the logits
     bool untied_head = false;  // --untie-embeddings-and-output-weights
     bool linear_bias = true;   // --disable-bias-linear clears it
     bool qkv_bias = false;     // --add-qkv-bias: biases of query, key and value
@@ -153,6 +158,9 @@ struct ModelConfig {
         return (n_heads + 2 * layer.n_groups) * head_dim;
     }
     i64 attention_width() const { return n_heads * head_dim; }
+    // Returns the factor of the scores of attention, by default 1 / sqrt(D) (Vaswani et al. 2017,
+    // "Attention is all you need", section 3.2.1).
+    double score_scale() const;
     // Returns the number of elements of a head that rotary positions rotate.
     i64 rotary_dim() const;
     bool has_qkv_bias() const { return linear_bias || qkv_bias; }

@@ -126,6 +126,7 @@ Names classes_that_hold(const ModelConfig& c) {
         add_if("hf-llama", rms_norm_gated(c) && (c.head_dim == 4 || c.linear_bias));
         if (c.head_dim != 4) return names;
         add_if("hf-smollm3", rms_norm_gated(c));
+        add_if("hf-granite", rms_norm_gated(c));
         add_if("hf-starcoder2", layer_norm_gelu(c));
         add_if("hf-stablelm", gated && !c.linear_bias);
     }

@@ -558,6 +558,11 @@ std::vector<Case> cases() {
     auto exaone4_wide = exaone4_window;  // a window of all positions, which marks the layers
     exaone4_wide.window = 0;
     exaone4_wide.full_layers = {};
+    auto granite = test::llama_model(2, 6, 2);
+    granite.embedding_scale = 12;
+    granite.attention_scale = 0.3;
+    granite.residual_scale = 0.22;
+    granite.logit_scale = 0.125;
     auto smollm3 = test::llama_model(2, 6, 2);
     smollm3.unrotated_layers.every = 2;
     auto last_window = qwen3;
@@ -588,6 +593,7 @@ std::vector<Case> cases() {
             {"hf-smollm3", smollm3_window},
             {"hf-qwen3", last_window},
             {"hf-olmo2", olmo2},
+            {"hf-granite", granite},
             {"hf-exaone4", exaone4},
             {"hf-exaone4", exaone4_window},
             {"hf-exaone4", exaone4_wide},
@@ -605,7 +611,8 @@ TEST_CASE("every architecture: native -> Hugging Face -> native, bitwise") {
         if (name == "hf-nemotron") config.qkv_bias = config.qk_norm = false;
         config.head_dim = config.position == spec::PositionEmbedding::rope ? 4 : config.head_dim;
         if (name == "hf-gpt-neox") config.hidden = 4 * config.n_heads;
-        if (!is_gated(config.activation) || name == "hf-llama" || name == "hf-olmo2") {
+        if (!is_gated(config.activation) || name == "hf-llama" || name == "hf-olmo2" ||
+            name == "hf-granite") {
             config.hidden = config.n_heads * config.head_dim;
         }
         config.hidden_dropout = config.attention_dropout = 0;

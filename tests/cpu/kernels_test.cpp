@@ -121,6 +121,7 @@ TEST_CASE("GELU in both forms is accurate over the whole range", "[ops]") {
             check_gelu(kind, kernels->activation(kind));
         }
         check_gate(geglu, kernels->gate(geglu));
+        check_gate(geglu_tanh, kernels->gate(geglu_tanh));
     }
 }
 

@@ -126,6 +126,15 @@ def exaone4(vocab, length):
     return model, ours, REORDERED, heads
 
 
+def granite(vocab, length):
+    return llama_variant(
+        transformers.GraniteForCausalLM, transformers.GraniteConfig, vocab, length,
+        dict(embedding_multiplier=3.0, attention_multiplier=0.3, residual_multiplier=0.6, logit_scale=0.25,
+             activation="geglu_tanh"),
+        rms_norm_eps=1e-5, embedding_multiplier=3.0, attention_multiplier=0.3, residual_multiplier=0.6, logits_scaling=4.0,
+        hidden_act="gelu_pytorch_tanh", pad_token_id=None)
+
+
 def nemotron(vocab, length):
     with_bias = torch.nn.LayerNorm.__init__
     if torch.__version__ < "2":  # its LayerNorm has no argument for the bias, which NemotronLayerNorm1P passes
@@ -208,6 +217,7 @@ if hasattr(transformers, "MinistralForCausalLM"):  # 5.0 or later
     CASES["qwen3_window"] = (lambda: qwen3_window(53, 13), 2, 24)
     CASES["smollm3_odd"] = (lambda: smollm3(53, 13), 2, 25)
     CASES["ministral_mixed"] = (lambda: ministral(53, 13), 2, 26)
+    CASES["granite_odd"] = (lambda: granite(53, 13), 2, 29)
     CASES["olmo2_odd"] = (lambda: olmo2(53, 13), 2, 27)
     CASES["exaone4_mixed"] = (lambda: exaone4(53, 13), 2, 28)
 

@@ -73,6 +73,19 @@ std::vector<NamedModel> models() {
                                  [](Config& c) { c.position = spec::PositionEmbedding::none; })},
         {"query and key norms",
          changed(test::llama_model(2, 4, 2), [](Config& c) { c.qk_norm = true; })},
+        {"one norm of all heads", changed(test::llama_model(2, 4, 2),
+                                          [](Config& c) {
+                                              c.qk_norm = c.joint_qk_norm = true;
+                                              c.norms = spec::NormPlacement::reordered;
+                                          })},
+        {"multipliers", changed(test::odd_model(2),
+                                [](Config& c) {
+                                    c.norms = spec::NormPlacement::peri;
+                                    c.embedding_scale = 3;
+                                    c.attention_scale = 0.3;
+                                    c.residual_scale = 0.6;
+                                    c.logit_scale = 0.25;
+                                })},
         {"parallel", changed(test::neox_model(2, 5), same)},
         {"normalized", changed(test::odd_model(1), [](Config& c) { c.embedding_norm = true; })},
     };

@@ -29,6 +29,8 @@ MODELS = {  # class, flags
     "exaone4": ("Exaone4ForCausalLM", f"--kv-channels 8 --norm-placement reordered --qk-layernorm {WINDOW} "
                 "--window-attn-skip-freq 4 --no-rope-freq 4"),
     "exaone4-no-window": ("Exaone4ForCausalLM", "--kv-channels 8 --norm-placement reordered --qk-layernorm"),
+    "granite": ("GraniteForCausalLM", "--embedding-multiplier 3 --attention-multiplier 0.3 --residual-multiplier 0.6 "
+                "--logit-scale 0.25"),
     "smollm3": ("SmolLM3ForCausalLM", "--no-rope-freq 4"),
     "smollm3-window": ("SmolLM3ForCausalLM", f"--no-rope-freq 2 {WINDOW} --window-attn-skip-freq [0,1,0,1]"),
 }

@@ -132,7 +132,15 @@ TEST_CASE("every layout of the other architectures computes the result of one ra
     peri.norms = spec::NormPlacement::peri;
     spec::ModelConfig reordered = odd_model(4);
     reordered.norms = spec::NormPlacement::reordered;
+    spec::ModelConfig granite = odd_model(4);
+    granite.embedding_scale = 3;
+    granite.attention_scale = 0.3;
+    granite.residual_scale = 0.6;
+    granite.logit_scale = 0.25;
+    granite.norms = spec::NormPlacement::peri;
+    granite.activation = spec::Activation::geglu_tanh;
     const std::vector<std::pair<std::string, spec::ModelConfig>> models = {
+        {"multipliers", granite},
         {"olmo", olmo},
         {"peri norms", peri},
         {"reordered norms", reordered},

@@ -27,6 +27,7 @@ const std::string line =
     "--device cpu --threads 1 --position-embedding-type rope --rotary-percent 0.5 "
     "--rotary-interleaved --use-rope-scaling --rope-scaling-factor 8 --apply-layernorm-1p "
     "--disable-bias-linear --add-qkv-bias --normalization RMSNorm --qk-layernorm-all-heads "
+    "--attention-multiplier 0.5 "
     "--use-parallel-residual --window-size 8,0 "
     "--window-attn-skip-freq 2 --no-rope-freq 2";
 const std::set<std::string> only_on_gpus = {"attention_backend", "deterministic_mode"};

@@ -42,6 +42,10 @@ constexpr std::array later_integers{std::pair{"window", &ModelConfig::window}};
 constexpr std::array later_numbers{
     std::pair{"rotary_percent", &ModelConfig::rotary_percent},
     std::pair{"rope_scaling_factor", &ModelConfig::rope_scaling},
+    std::pair{"embedding_multiplier", &ModelConfig::embedding_scale},
+    std::pair{"attention_multiplier", &ModelConfig::attention_scale},
+    std::pair{"residual_multiplier", &ModelConfig::residual_scale},
+    std::pair{"logit_scale", &ModelConfig::logit_scale},
 };
 constexpr std::array later_flags{
     std::pair{"rotary_interleaved", &ModelConfig::rotary_interleaved},

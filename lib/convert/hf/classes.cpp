@@ -10,6 +10,7 @@
 #include "convert/hf/families/gpt2.hpp"
 #include "convert/hf/families/gpt_bigcode.hpp"
 #include "convert/hf/families/gpt_neox.hpp"
+#include "convert/hf/families/granite.hpp"
 #include "convert/hf/families/llama.hpp"
 #include "convert/hf/families/ministral.hpp"
 #include "convert/hf/families/mistral.hpp"
@@ -28,7 +29,7 @@ namespace {
 constexpr std::array classes{&hf::gpt2,     &hf::bloom,      &hf::llama,       &hf::gpt_neox,
                              &hf::mistral,  &hf::starcoder2, &hf::gpt_bigcode, &hf::stablelm,
                              &hf::nemotron, &hf::qwen2,      &hf::qwen3,       &hf::ministral,
-                             &hf::smollm3,  &hf::olmo2,      &hf::exaone4};
+                             &hf::smollm3,  &hf::olmo2,      &hf::exaone4,     &hf::granite};
 
 }  // namespace
 

@@ -260,7 +260,8 @@ ModelConfig model_of(const HfClass& hf, const io::Json& json, const std::string&
                                        : io::json_get_or<i64>(json, name, key.absent, path);
     }
     for (const HfClass::Number& key : hf.numbers) {
-        c.*key.member = io::json_get_or<double>(json, key.key, key.absent, path);
+        const double value = io::json_get_or<double>(json, key.key, key.absent, path);
+        c.*key.member = key.inverse ? 1 / value : value;
     }
     read_flags(hf, json, c, path);
     check_constants(hf, c, json, path);
@@ -318,7 +319,11 @@ io::Json hf_config(const HfClass& hf, const ModelConfig& config, const ckpt::Spe
     json["architectures"] = {hf.class_name};
     json["model_type"] = hf.model_type;
     for (const HfClass::Integer& key : hf.integers) json[key.key] = config.*key.member;
-    for (const HfClass::Number& key : hf.numbers) json[key.key] = config.*key.member;
+    for (const HfClass::Number& key : hf.numbers) {
+        const bool scores = key.member == &ModelConfig::attention_scale;
+        const double value = scores ? config.score_scale() : config.*key.member;
+        json[key.key] = key.inverse ? 1 / value : value;
+    }
     for (const HfClass::Flag& key : hf.flags) json[key.key] = config.*key.member;
     for (const HfClass::Constant& key : hf.constants)
         json[key.key] = io::parse_json(key.value, key.key);

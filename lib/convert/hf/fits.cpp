@@ -43,6 +43,23 @@ std::optional<Misfit> misfit_of_rotary(const HfClass& hf, const ModelConfig& c, 
     return std::nullopt;
 }
 
+std::optional<Misfit> misfit_of_scales(const HfClass& hf, const ModelConfig& c) {
+    struct Scale {
+        const char* flag;
+        double ModelConfig::*member;
+        double absent;
+    };
+    constexpr Scale scales[] = {{"--embedding-multiplier", &ModelConfig::embedding_scale, 1},
+                                {"--attention-multiplier", &ModelConfig::attention_scale, 0},
+                                {"--residual-multiplier", &ModelConfig::residual_scale, 1},
+                                {"--logit-scale", &ModelConfig::logit_scale, 1}};
+    for (const auto& [flag, member, absent] : scales) {
+        if (c.*member != absent && !hf.has_key(member))
+            return Misfit{flag, fmt::format("a factor of {}", c.*member)};
+    }
+    return std::nullopt;
+}
+
 Misfit misfit_of_heads(const ModelConfig& c) {
     return {"--kv-channels",
             fmt::format("{} heads of {} at a hidden size of {}", c.n_heads, c.head_dim, c.hidden)};
@@ -125,6 +142,7 @@ std::optional<Misfit> inexpressible(const HfClass& hf, const ModelConfig& c) {
     if (parallel_residual && !hf.has_key(&ModelConfig::parallel_residual)) {
         return Misfit{"--use-parallel-residual", "a parallel residual"};
     }
+    if (const auto found = misfit_of_scales(hf, c)) return found;
     const bool own_bias = !c.linear_bias && c.qkv_bias;
     if (own_bias != hf.qkv_bias && !hf.has_key(&ModelConfig::qkv_bias)) {
         return Misfit{"--add-qkv-bias", own_bias ? "biases of query, key and value"

@@ -68,6 +68,7 @@ class Reference {
             add_positions(x, matrix(before, "embedding.position", "weight"));
         }
         if (c_.embedding_norm) x = norm(x, before, "embedding.norm");
+        scale(x, c_.embedding_scale);
         for (i64 i = 0; i < c_.n_layers; ++i) {
             const Place layer{fmt::format("{}{}{}.", prefix, hf_.layer_prefix, i), hf_.in_layers,
                               c_.layer(i)};
@@ -76,16 +77,21 @@ class Reference {
                 return present ? norm(values, layer, name) : values;
             };
             const Matrix before_layer = x;
-            const Matrix attended =
-                attention(normed(norms_input(norms), x, "attention.norm"), layer);
-            add(x, normed(norms_output(norms), attended, "attention.output_norm"));
+            Matrix attended = attention(normed(norms_input(norms), x, "attention.norm"), layer);
+            attended = normed(norms_output(norms), attended, "attention.output_norm");
+            scale(attended, c_.residual_scale);
+            add(x, attended);
             const Matrix& read = layer.config.parallel_residual ? before_layer : x;
-            const Matrix mixed = mlp(normed(norms_input(norms), read, "mlp.norm"), layer);
-            add(x, normed(norms_output(norms), mixed, "mlp.output_norm"));
+            Matrix mixed = mlp(normed(norms_input(norms), read, "mlp.norm"), layer);
+            mixed = normed(norms_output(norms), mixed, "mlp.output_norm");
+            scale(mixed, c_.residual_scale);
+            add(x, mixed);
         }
         x = norm(x, after, "final_norm");
         const Matrix head = c_.untied_head ? matrix(fmt::format("{}.weight", hf_.head)) : word;
-        return std::move(times(x, head, false).values);
+        Matrix logits = times(x, head, false);
+        scale(logits, c_.logit_scale);
+        return std::move(logits.values);
     }
 
   private:
@@ -110,6 +116,10 @@ class Reference {
         for (i64 t = 0; t < x.rows; ++t) {
             for (i64 i = 0; i < c_.hidden; ++i) x.row(t)[i] += position.row(t)[i];
         }
+    }
+
+    static void scale(Matrix& x, double factor) {
+        for (double& value : x.values) value *= factor;
     }
 
     static void add(Matrix& x, const Matrix& y) {
@@ -294,7 +304,7 @@ class Reference {
             const double* key = all.key.row(s) + group * d;
             double dot = 0;
             for (i64 i = 0; i < d; ++i) dot += query[i] * key[i];
-            dot /= std::sqrt(static_cast<double>(d));
+            dot *= c_.score_scale();
             if (alibi) dot += alibi_slope(head, c_.n_heads) * static_cast<double>(s);
             weight[static_cast<size_t>(s)] = dot;
         }

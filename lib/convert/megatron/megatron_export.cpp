@@ -237,6 +237,14 @@ MegatronLayout::MegatronLayout(const spec::ModelConfig& config, i64 tp, i64 pp, 
                     "the model has one norm over all heads, which Megatron does not have: use "
                     "--to hf");
     }
+    if (config.embedding_scale != 1 || config.attention_scale != 0 || config.residual_scale != 1 ||
+        config.logit_scale != 1) {
+        usage_error(
+            "--embedding-multiplier, --attention-multiplier, --residual-multiplier, "
+            "--logit-scale",
+            "the model has one of these multipliers, which Megatron does not have: use "
+            "--to hf-granite");
+    }
     if (vocab_multiple < 1) {
         usage_error("--make-vocab-size-divisible-by", "must be positive, got {}", vocab_multiple);
     }
@@ -322,6 +330,7 @@ void write_activation(PickleWriter& pickle, spec::Activation activation) {
             swiglu = true;
             break;
         case spec::Activation::geglu:
+        case spec::Activation::geglu_tanh:
             gate = name_of(activation);
             break;
         case spec::Activation::gelu_tanh:

@@ -26,14 +26,21 @@ void gelu_tanh(float* pre, const float* bias, float* y, i64 n) {
 }
 
 // gelu' = s + x s (1 - s) 2u', with 1 - s computed as e s, which has no cancellation.
+struct GeluTanh {
+    Vec share;  // s
+    Vec derivative;
+};
+LM_INLINE GeluTanh gelu_tanh_at(Vec x) {
+    const Vec e = gelu_exponential(x);
+    const Vec s = 1.0F / (1.0F + e);
+    const Vec slope = fma(x * x, splat(0.2140644488178F), splat(1.59576912161F));
+    return {s, fma(x * slope, e * s * s, s)};
+}
+
 void gelu_tanh_backward(const float* pre, float* dx, i64 n) {
     for_vectors(n, [&](i64 i, i64 lanes) LM_BODY {
         const Vec x = get(pre + i, lanes);
-        const Vec e = gelu_exponential(x);
-        const Vec s = 1.0F / (1.0F + e);
-        const Vec slope = fma(x * x, splat(0.2140644488178F), splat(1.59576912161F));
-        const Vec derivative = fma(x * slope, e * s * s, s);
-        put(dx + i, get(dx + i, lanes) * derivative, lanes);
+        put(dx + i, get(dx + i, lanes) * gelu_tanh_at(x).derivative, lanes);
     });
 }
 
@@ -94,6 +101,24 @@ void geglu_backward(const float* gate, const float* up, const float* dy, float* 
     });
 }
 
+void geglu_tanh(const float* gate, const float* up, float* y, i64 n) {
+    for_vectors(n, [&](i64 i, i64 lanes) LM_BODY {
+        const Vec x = get(gate + i, lanes);
+        put(y + i, x / (1.0F + gelu_exponential(x)) * get(up + i, lanes), lanes);
+    });
+}
+
+void geglu_tanh_backward(const float* gate, const float* up, const float* dy, float* dgate,
+                         float* dup, i64 n) {
+    for_vectors(n, [&](i64 i, i64 lanes) LM_BODY {
+        const Vec x = get(gate + i, lanes);
+        const GeluTanh at = gelu_tanh_at(x);
+        const Vec d = get(dy + i, lanes);
+        put(dgate + i, d * get(up + i, lanes) * at.derivative, lanes);
+        put(dup + i, d * x * at.share, lanes);
+    });
+}
+
 void swiglu(const float* gate, const float* up, float* y, i64 n) {
     for_vectors(n, [&](i64 i, i64 lanes) LM_BODY {
         const Vec x = get(gate + i, lanes);
@@ -126,6 +151,7 @@ ActivationLoops activation_loops(device::Activation activation) {
         case Activation::none:
         case Activation::swiglu:
         case Activation::geglu:
+        case Activation::geglu_tanh:
             return {};
     }
     __builtin_unreachable();
@@ -138,6 +164,8 @@ GateLoops gate_loops(device::Activation activation) {
             return {swiglu, swiglu_backward};
         case Activation::geglu:
             return {geglu, geglu_backward};
+        case Activation::geglu_tanh:
+            return {geglu_tanh, geglu_tanh_backward};
         case Activation::none:
         case Activation::gelu_tanh:
         case Activation::gelu_erf:

@@ -80,6 +80,7 @@ void with_activation(device::Activation activation, Body&& body) {
         case Activation::none:
         case Activation::swiglu:
         case Activation::geglu:
+        case Activation::geglu_tanh:
             return;
     }
 }
@@ -94,6 +95,8 @@ void with_gate(device::Activation gate, Body&& body) {
             return body(Silu{});
         case Activation::geglu:
             return body(GeluErf{});
+        case Activation::geglu_tanh:
+            return body(GeluTanh{});
         case Activation::none:
         case Activation::gelu_tanh:
         case Activation::gelu_erf:

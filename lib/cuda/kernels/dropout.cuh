@@ -9,7 +9,7 @@
 
 namespace lm::cuda {
 
-// The part of a DropoutMask that a kernel needs. threshold 0 drops nothing and has scale 1.
+// The part of a DropoutMask that a kernel needs. threshold 0 drops nothing.
 struct DropoutNumbers {
     u64 key = 0;
     u32 threshold = 0;
@@ -18,7 +18,7 @@ struct DropoutNumbers {
 
 inline DropoutNumbers dropout_numbers(const device::Dropout& dropout) {
     if (!dropout.on()) return {};
-    const device::DropoutMask mask(dropout.p, dropout.seed, dropout.layer, dropout.site);
+    const device::DropoutMask mask(dropout);
     return {mask.key(), mask.threshold(), static_cast<float>(mask.scale())};
 }
 

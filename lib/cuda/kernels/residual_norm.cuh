@@ -44,7 +44,11 @@ class DropoutRow {
     template <int W>
     __device__ void apply(i64 column, float (&x)[W]) const {
         static_assert(W == 1 || W == row_step);
-        if (numbers_.threshold == 0) return;
+        if (numbers_.threshold == 0) {
+#pragma unroll
+            for (int k = 0; k < W; ++k) x[k] *= numbers_.scale;
+            return;
+        }
         const u64 element = first_ + static_cast<u64>(column);
         const DropoutBlock block = dropout_block(numbers_.key, sample_, element / 8);
         const int offset = W == 1 ? static_cast<int>(element % 8) : 0;

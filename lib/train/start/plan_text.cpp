@@ -55,6 +55,13 @@ std::string kind_text(const spec::ModelConfig& model, const spec::LayerConfig& l
     if (model.qk_norm) text += ", norms of query and key";
     if (model.joint_qk_norm) text += " over all heads";
     if (parallel_residual) text += ", parallel residual";
+    const auto factor = [&](const char* what, double value, double absent) {
+        if (value != absent) text += fmt::format(", {} times {}", what, value);
+    };
+    factor("embedding", model.embedding_scale, 1);
+    factor("attention scores", model.attention_scale, 0);
+    factor("branches", model.residual_scale, 1);
+    factor("logits", model.logit_scale, 1);
     text += model.untied_head ? ", untied head" : ", tied head";
     if (!model.linear_bias)
         text += model.qkv_bias ? ", biases of query, key and value" : ", no biases";

@@ -19,7 +19,14 @@ inline constexpr std::array plain_activations{
     Named{spec::Activation::gelu_erf, "gelu_python"},
     Named{spec::Activation::squared_relu, "relu2"}};
 inline constexpr std::array gated_activations{
-    Named{spec::Activation::swiglu, "silu"}, Named{spec::Activation::swiglu, "swish"},
-    Named{spec::Activation::geglu, "gelu"}, Named{spec::Activation::geglu, "gelu_python"}};
+    Named{spec::Activation::swiglu, "silu"},
+    Named{spec::Activation::swiglu, "swish"},
+    Named{spec::Activation::geglu, "gelu"},
+    Named{spec::Activation::geglu, "gelu_python"},
+    Named{spec::Activation::geglu_tanh, "gelu_pytorch_tanh"},
+    Named{spec::Activation::geglu_tanh, "gelu_new"},
+    Named{spec::Activation::geglu_tanh, "gelu_fast"},
+    Named{spec::Activation::geglu_tanh, "gelu_python_tanh"},
+    Named{spec::Activation::geglu_tanh, "gelu_accurate"}};
 
 }  // namespace lm::convert::hf

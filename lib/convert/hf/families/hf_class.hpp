@@ -33,6 +33,7 @@ struct HfClass {
         const char* key;
         double spec::ModelConfig::*member;
         double absent;
+        bool inverse = false;  // the member is 1 / the value of the key
     };
     struct Flag {
         const char* key;

@@ -37,6 +37,14 @@ inline constexpr std::array llama_integers{
     HfClass::Integer{"head_dim", &spec::ModelConfig::head_dim, 0},
     HfClass::Integer{"max_position_embeddings", &spec::ModelConfig::max_positions, 2048},
 };
+// For classes that compute the head size from the hidden size.
+inline constexpr std::array integers_without_head_dim = [] {
+    std::array<HfClass::Integer, llama_integers.size() - 1> integers{};
+    std::ranges::copy_if(llama_integers, integers.begin(), [](const HfClass::Integer& integer) {
+        return integer.member != &spec::ModelConfig::head_dim;
+    });
+    return integers;
+}();
 inline constexpr std::array llama_numbers{
     HfClass::Number{"rms_norm_eps", &spec::ModelConfig::norm_eps, 1e-6},
     HfClass::Number{"rope_theta", &spec::ModelConfig::rotary_base, 10000},

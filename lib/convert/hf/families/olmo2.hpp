@@ -17,15 +17,6 @@ inline constexpr std::array reordered_layer = [] {
     return rows;
 }();
 
-// Llama's keys without head_dim: transformers computes the head size from the hidden size.
-inline constexpr std::array olmo2_integers = [] {
-    std::array<HfClass::Integer, llama_integers.size() - 1> integers{};
-    std::ranges::copy_if(llama_integers, integers.begin(), [](const HfClass::Integer& integer) {
-        return integer.member != &spec::ModelConfig::head_dim;
-    });
-    return integers;
-}();
-
 inline constexpr std::array olmo2_numbers = [] {
     auto numbers = llama_numbers;
     for (HfClass::Number& number : numbers) {
@@ -42,7 +33,7 @@ inline constexpr std::array olmo2_constants{
 inline constexpr HfClass olmo2 = [] {
     HfClass c = llama_like("hf-olmo2", "olmo2", "Olmo2ForCausalLM");
     c.in_layers = reordered_layer;
-    c.integers = olmo2_integers;
+    c.integers = integers_without_head_dim;
     c.numbers = olmo2_numbers;
     c.constants = olmo2_constants;
     c.norms = spec::NormPlacement::reordered;
