@@ -170,6 +170,8 @@ void override_kind(ModelConfig& model, const ModelFlags& flags) {
     model.norm_1p = model.norm_1p || flags.norm_1p;
     model.joint_qk_norm = model.joint_qk_norm || flags.joint_qk_norm;
     model.qk_norm = model.qk_norm || flags.qk_norm || flags.joint_qk_norm;
+    model.shared_norm = model.shared_norm || flags.shared_norm;
+    model.norm_bias = model.norm_bias && flags.norm_bias;
     model.parallel_residual = model.parallel_residual || flags.parallel_residual;
     model.qkv_bias = model.qkv_bias || flags.qkv_bias;
     model.untied_head = model.untied_head || flags.untied_head;

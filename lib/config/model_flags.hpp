@@ -39,10 +39,12 @@ struct ModelFlags {
     cli::WithDefault<std::string> norms{"pre"};
     cli::WithDefault<double> norm_eps = 1e-5;
     bool embedding_norm = false;
+    bool norm_bias = true;
     bool norm_1p = false;
     bool qk_norm = false;
     bool joint_qk_norm = false;
     bool parallel_residual = false;
+    bool shared_norm = false;
     cli::WithDefault<double> embedding_scale = 1.0;
     cli::WithDefault<double> attention_scale = 0.0;
     cli::WithDefault<double> residual_scale = 1.0;

@@ -154,10 +154,12 @@ std::vector<Setting> settings_of(const ModelConfig& model) {
         value("--norm-placement", name_of(model.norms)),
         value("--layernorm-epsilon", model.norm_eps),
         switched("--embed-layernorm", model.embedding_norm),
+        switched("--no-norm-bias", !model.norm_bias),
         switched("--apply-layernorm-1p", model.norm_1p),
         switched("--qk-layernorm", model.qk_norm),
         switched("--qk-layernorm-all-heads", model.joint_qk_norm),
         switched("--use-parallel-residual", model.parallel_residual),
+        switched("--parallel-shared-norm", model.shared_norm),
         value("--embedding-multiplier", model.embedding_scale),
         model.attention_scale != 0 ? value("--attention-multiplier", model.attention_scale)
                                    : Setting{},

@@ -51,13 +51,14 @@ Sizes sizes_of(const ModelConfig& config, const ParallelConfig& parallel, const 
 
 // The sizes that may differ from layer to layer.
 struct LayerWidths {
-    i64 heads = 0;           // H
-    i64 a = 0;               // H * D: columns of attention's output
-    i64 q = 0;               // (H + 2G) * D: columns of queries, keys and values
-    i64 up = 0, gated = 0;   // width of the up projection, 2 f with a gate; f with a gate, else 0
-    bool positions = false;  // attention reads the positions of the tokens
-    bool slopes = false;     // attention adds ALiBi's slopes
-    bool parallel = false;   // attention and MLP read the same residual stream
+    i64 heads = 0;             // H
+    i64 a = 0;                 // H * D: columns of attention's output
+    i64 q = 0;                 // (H + 2G) * D: columns of queries, keys and values
+    i64 up = 0, gated = 0;     // width of the up projection, 2 f with a gate; f with a gate, else 0
+    bool positions = false;    // attention reads the positions of the tokens
+    bool slopes = false;       // attention adds ALiBi's slopes
+    bool parallel = false;     // attention and MLP read the same residual stream
+    bool shared_norm = false;  // one norm before attention and MLP
     bool input_norms = false, output_norms = false;  // spec::NormPlacement
 
     void include(const LayerWidths& other) {
@@ -68,6 +69,7 @@ struct LayerWidths {
         positions = positions || other.positions;
         slopes = slopes || other.slopes;
         parallel = parallel || other.parallel;
+        shared_norm = shared_norm || other.shared_norm;
         input_norms = input_norms || other.input_norms;
         output_norms = output_norms || other.output_norms;
     }
@@ -82,6 +84,7 @@ LayerWidths layer_widths_of(const ModelConfig& config, const LayerConfig& layer,
                       .up = is_gated(layer.activation) ? 2 * f : f,
                       .gated = is_gated(layer.activation) ? f : 0,
                       .parallel = layer.parallel_residual,
+                      .shared_norm = layer.shared_norm,
                       .input_norms = norms_input(layer.norms),
                       .output_norms = norms_output(layer.norms)};
     switch (layer.position) {
@@ -103,8 +106,8 @@ LayerWidths layer_widths_of(const ModelConfig& config, const LayerConfig& layer,
 void add_layer(std::vector<ActivationSpec>& table, const ModelConfig& config, const Sizes& sizes,
                const LayerWidths& widths, i64 layer) {
     const auto& [b, t, n, r, c, f, v, chunk, x] = sizes;
-    const auto& [heads, a, q, up, gated, positions, slopes, parallel, input_norms, output_norms] =
-        widths;
+    const auto& [heads, a, q, up, gated, positions, slopes, parallel, shared_norm, input_norms,
+                 output_norms] = widths;
     const auto add = [&](std::string_view name, const Shape& shape, DType dtype,
                          bool cheap = false) {
         table.push_back({name, shape, dtype, Lifetime::layer, Holder::all, cheap, layer});
@@ -127,7 +130,7 @@ void add_layer(std::vector<ActivationSpec>& table, const ModelConfig& config, co
         add("attention_output_norm_rstd", {r}, DType::fp32);
     }
     if (!parallel) add("residual_mid", {r, c}, x);
-    if (input_norms) {
+    if (input_norms && !shared_norm) {
         add("mlp_norm", {r, c}, x, cheap);
         add("mlp_norm_mean", {r}, DType::fp32);
         add("mlp_norm_rstd", {r}, DType::fp32);

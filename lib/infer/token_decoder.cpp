@@ -127,7 +127,8 @@ void TokenDecoder::attention(i64 layer, std::span<const Segment> segments, const
     // computes with it. KvCache limits the keys to the window, mlp() has the activation, and
     // forward() the parallel residual and the places of the norms.
     const spec::LayerConfig own = c.layer(layer);
-    const auto& [n_groups, position, rotary, window, activation, parallel_residual, norms] = own;
+    const auto& [n_groups, position, rotary, window, activation, parallel_residual, shared_norm,
+                 norms] = own;
     const Shape batch{1, n, c.qkv_rows(own)};
     const auto shaped = [&](const View& buffer) {
         return buffer.rows(0, batch.numel()).reshape({n, batch[2]});
@@ -236,7 +237,7 @@ View TokenDecoder::forward(std::span<const i32> tokens, std::span<const Segment>
             norm({{}, branch, {}}, vectors.attention_output_norm, branch);
         scaled(branch, c.residual_scale);
         if (config.parallel_residual) {
-            norm({{}, stream, {}}, vectors.mlp_norm, normed);
+            if (!config.shared_norm) norm({{}, stream, {}}, vectors.mlp_norm, normed);
             cpu::vector_kernels().add(stream.as<float>(), branch.as<float>(), stream.numel());
         } else {
             norm({branch, residual, stream}, vectors.mlp_norm, output);

@@ -108,6 +108,8 @@ void connect_mlp(LayerActivations& layer, const Scratch& scratch) {
     const bool parallel = !layer.middle;
     if (parallel) layer.middle = scratch.middle;
     layer.mlp_norm.stream = parallel ? layer.attention_norm.stream : layer.middle;
+    // Without a norm of its own, the MLP of such a layer reads attention's.
+    if (parallel && !layer.mlp_norm.y) layer.mlp_norm.y = layer.attention_norm.y;
 }
 
 }  // namespace

@@ -83,7 +83,8 @@ GptChunk::GptChunk(const ChunkSetup& setup, const Params& weights, const Params&
              .mlp_norm = {w.mlp_norm, g.mlp_norm},
              .mlp = {w.mlp, g.mlp, config.activation},
              .mlp_output_norm = {w.mlp_output_norm, g.mlp_output_norm},
-             .parallel_residual = config.parallel_residual});
+             .parallel_residual = config.parallel_residual,
+             .shared_norm = config.shared_norm});
     }
     if (!part_.head) return;
     final_norm_ = ResidualNorm(weights.final_norm, gradients.final_norm);
@@ -274,6 +275,7 @@ View GptChunk::backward_layer(const Pass& pass, const MicroBatchActivations& act
     const LayerActivations& a = act.layers[index];
     const View& dresidual = setup_.scratch.dresidual;
     if (setup_.selective_recompute) {
+        modules.attention_norm.normalize(pass, a.attention_norm);
         modules.mlp_norm.normalize(pass, a.mlp_norm);
         modules.mlp.recompute_activation(pass, a.mlp);
     }
@@ -287,25 +289,33 @@ View GptChunk::backward_layer(const Pass& pass, const MicroBatchActivations& act
                                           .branch_bias = modules.attention_bias(pass)};
     View dstream = dresidual;  // [R, C] compute: without attention's part
     if (modules.parallel_residual) {
-        // The gradient of attention's branch does not include the MLP's part.
-        dstream = a.middle;
-        modules.mlp_norm.backward(pass, {.dy = dmlp_input, .dstream = dresidual, .out = dstream},
-                                  a.mlp_norm);
+        // The gradient of attention's branch does not include the MLP's part. That is kept in
+        // a.middle: added to the stream's, or for a norm that attention reads as well, alone.
+        if (modules.shared_norm) {
+            device::cast(pass.context, {.x = dmlp_input, .y = a.middle});
+        } else {
+            dstream = a.middle;
+            modules.mlp_norm.backward(
+                pass, {.dy = dmlp_input, .dstream = dresidual, .out = dstream}, a.mlp_norm);
+        }
         addition.dy = {};
     }
     const View dadded = (modules.parallel_residual ? ResidualNorm() : modules.mlp_norm)
                             .backward(pass, addition, a.mlp_norm);
     const View dattention = modules.attention_output_norm.backward_branch(
         pass, dadded, modules.attention.output_bias_gradient(pass), a.attention_output_norm);
-    if (setup_.selective_recompute) modules.attention_norm.normalize(pass, a.attention_norm);
     const View dattention_input =
         modules.attention.backward(pass, dattention, a.attention_norm.output(), a.attention);
+    if (modules.shared_norm) {
+        device::residual_norm_forward(
+            pass.context, {.branch = dattention_input, .residual = a.middle, .sum = a.middle});
+    }
     // No branch is added before the first layer of a later stage. The gradient of the stage's input
     // overwrites the input, and is sent from the same memory.
     const bool stage_input = layer == 0 && !part_.embedding;
     return modules.attention_norm.backward(
         pass,
-        {.dy = dattention_input,
+        {.dy = modules.shared_norm ? a.middle : dattention_input,
          .dstream = dstream,
          .out = stage_input ? a.attention_norm.stream : dresidual,
          .dropout = stage_input ? Dropout{} : dropout_before(pass, layer),

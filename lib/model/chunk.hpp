@@ -104,6 +104,7 @@ class GptChunk {
         Mlp mlp;
         ResidualNorm mlp_output_norm;
         bool parallel_residual;
+        bool shared_norm;
 
         // Returns the gradient of the bias that a branch ends with, [C] fp32, if the backward of
         // the next addition to the stream computes it (folded_bias()), else none.

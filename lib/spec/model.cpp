@@ -133,6 +133,7 @@ LayerConfig ModelConfig::layer(i64 index) const {
             .window = full_layers.has(index) ? 0 : window,
             .activation = activation,
             .parallel_residual = parallel_residual,
+            .shared_norm = shared_norm,
             .norms = norms};
 }
 
@@ -191,6 +192,10 @@ void ModelConfig::check_values() const {
                             name_of(norms));
         },
         [&] {
+            if (shared_norm && !parallel_residual)
+                usage_error("--parallel-shared-norm", "needs --use-parallel-residual");
+        },
+        [&] {
             if (joint_qk_norm && is_centred(normalization))
                 usage_error("--qk-layernorm-all-heads", "needs --normalization RMSNorm, got {}",
                             name_of(normalization));
@@ -240,6 +245,7 @@ void resolve_sizes(ModelConfig& c) {
 void ModelConfig::resolve() {
     if (linear_bias) qkv_bias = false;  // linear_bias includes the biases of query, key and value
     if (!qk_norm) joint_qk_norm = false;
+    if (!is_centred(normalization)) norm_bias = true;  // without effect
     Problems problems;
     const bool sizes_are_valid = problems.check([&] { check_sizes(*this); });
     problems.check([&] { check_values(); });

@@ -99,6 +99,7 @@ struct LayerConfig {
     i64 window = 0;  // keys that a query sees, its own included; 0: no limit
     Activation activation = Activation::gelu_tanh;
     bool parallel_residual = false;  // ModelConfig::parallel_residual
+    bool shared_norm = false;        // ModelConfig::shared_norm
     NormPlacement norms = NormPlacement::pre;
     friend bool operator==(const LayerConfig&, const LayerConfig&) = default;
 };
@@ -126,6 +127,7 @@ struct ModelConfig {
     LayerPattern full_layers;         // --window-attn-skip-freq: layers without the window
     LayerPattern unrotated_layers;    // --no-rope-freq: layers without rotary positions
     bool embedding_norm = false;      // --embed-layernorm
+    bool norm_bias = true;            // --no-norm-bias clears it; RMSNorm has none
     bool norm_1p = false;             // --apply-layernorm-1p: norms multiply by 1 + weight
     bool qk_norm = false;             // --qk-layernorm: normalizes each head of query and key
     // --qk-layernorm-all-heads: qk_norm normalizes all heads of the query together, and all of the
@@ -133,6 +135,7 @@ struct ModelConfig {
     bool joint_qk_norm = false;
     // --use-parallel-residual: x + attention(norm1(x)) + mlp(norm2(x)), as in GPT-NeoX
     bool parallel_residual = false;
+    bool shared_norm = false;    // --parallel-shared-norm: norm1 is norm2, as in Cohere's models
     double embedding_scale = 1;  // --embedding-multiplier: factor of the embedding's output
     double attention_scale = 0;  // --attention-multiplier: factor of the scores; 0: 1/sqrt(D)
     double residual_scale =
@@ -163,6 +166,7 @@ struct ModelConfig {
     double score_scale() const;
     // Returns the number of elements of a head that rotary positions rotate.
     i64 rotary_dim() const;
+    bool has_norm_bias() const { return is_centred(normalization) && norm_bias; }
     bool has_qkv_bias() const { return linear_bias || qkv_bias; }
 };
 

@@ -63,7 +63,7 @@ class TableBuilder {
         if (width == 0) width = config_.hidden;
         const Init weight = config_.norm_1p ? Init::zeros : Init::ones;
         vector(name + ".weight", width, weight, cut, place, layer);
-        if (is_centred(config_.normalization)) {
+        if (config_.has_norm_bias()) {
             vector(name + ".bias", width, Init::zeros, cut, place, layer);
         }
     }
@@ -138,9 +138,9 @@ class TableBuilder {
 
     void mlp(i64 layer) {
         const std::string prefix = fmt::format("layers.{}.mlp.", layer);
-        const NormPlacement norms = config_.layer(layer).norms;
-        if (norms_input(norms)) norm(prefix + "norm", Place::layer, layer);
-        if (is_gated(config_.layer(layer).activation)) {
+        const LayerConfig own = config_.layer(layer);
+        if (norms_input(own.norms) && !own.shared_norm) norm(prefix + "norm", Place::layer, layer);
+        if (is_gated(own.activation)) {
             column_parallel(prefix, "gate_up",
                             {{"gate", config_.ffn_hidden, 1}, {"up", config_.ffn_hidden, 1}}, layer,
                             config_.linear_bias);
@@ -149,7 +149,7 @@ class TableBuilder {
                             config_.linear_bias);
         }
         row_parallel(prefix + "down", config_.ffn_hidden, 1, layer);
-        if (norms_output(norms)) norm(prefix + "output_norm", Place::layer, layer);
+        if (norms_output(own.norms)) norm(prefix + "output_norm", Place::layer, layer);
     }
 
     const ModelConfig& config_;

@@ -65,6 +65,10 @@ void for_each_model(Body&& body) {
                         other.parallel_residual = true;
                         body(other);
                         if (n_groups != 2) continue;
+                        other.shared_norm = true;
+                        other.norm_bias = c.normalization == Normalization::rms_norm;
+                        other.rotary_interleaved = is_rotary(c.position);
+                        body(other);
                         other = c;
                         other.norm_1p = true;
                         body(other);
@@ -111,6 +115,11 @@ Names classes_that_hold_variant(const ModelConfig& c) {
 // Returns the formats that can hold the model, as the classes of transformers 4.44 state them.
 Names classes_that_hold(const ModelConfig& c) {
     if (c.norm_1p || c.qk_norm || c.qkv_bias) return classes_that_hold_variant(c);
+    if (c.shared_norm) {
+        const bool cohere = is_rotary(c.position) && !c.embedding_norm && !c.norm_bias &&
+                            is_gated(c.activation) && !c.linear_bias && c.head_dim == 4;
+        return cohere ? Names{"hf-cohere2"} : Names{};
+    }
     Names names;
     const auto add_if = [&](std::string_view name, bool holds) {
         if (holds) names.insert(name);
@@ -156,6 +165,9 @@ std::string value_of(const std::string& flag, const ModelConfig& c) {
         {"--embed-layernorm", std::to_string(c.embedding_norm)},
         {"--disable-bias-linear", std::to_string(c.linear_bias)},
         {"--apply-layernorm-1p", std::to_string(c.norm_1p)},
+        {"--no-norm-bias", std::to_string(c.norm_bias)},
+        {"--parallel-shared-norm", std::to_string(c.shared_norm)},
+        {"--rotary-interleaved", std::to_string(c.rotary_interleaved)},
         {"--qk-layernorm", std::to_string(c.qk_norm)},
         {"--qk-layernorm-all-heads", std::to_string(c.joint_qk_norm)},
         {"--add-qkv-bias", std::to_string(c.qkv_bias)},
@@ -210,12 +222,13 @@ TEST_CASE("every combination of model flags is held or refused with the flag and
                   "--no-bias-gelu-fusion", "--num-query-groups", "--kv-channels",
                   "--embed-layernorm", "--disable-bias-linear", "--ffn-hidden-size",
                   "--apply-layernorm-1p", "--qk-layernorm", "--add-qkv-bias", "--norm-placement",
-                  "--qk-layernorm-all-heads", "--use-parallel-residual"}) {
+                  "--qk-layernorm-all-heads", "--use-parallel-residual", "--no-norm-bias",
+                  "--parallel-shared-norm", "--rotary-interleaved"}) {
                 held[name][flag].insert(value_of(flag, c));
             }
         }
     });
-    CHECK(n_models == 10880);
+    CHECK(n_models == 16896);
     CHECK(std::ssize(held) == std::ssize(hf_classes()));
     bool as_expected = true;
     for_each_model([&](const ModelConfig& c) {
@@ -260,7 +273,7 @@ TEST_CASE("every combination that a format of Hugging Face holds is equal after 
         }
         io::remove_tree(scratch / "a");
     });
-    CHECK(n_conversions == 442);
+    CHECK(n_conversions == 698);
 }
 
 TEST_CASE("combinations of model flags are equal after a round trip through Megatron") {

@@ -563,6 +563,15 @@ std::vector<Case> cases() {
     granite.attention_scale = 0.3;
     granite.residual_scale = 0.22;
     granite.logit_scale = 0.125;
+    auto cohere2 = test::llama_model(2, 6, 2);
+    cohere2.normalization = spec::Normalization::layer_norm;
+    cohere2.norm_bias = false;
+    cohere2.parallel_residual = cohere2.shared_norm = true;
+    cohere2.rotary_interleaved = true;
+    cohere2.logit_scale = 0.5;
+    auto cohere2_window = cohere2;
+    cohere2_window.window = 3;
+    cohere2_window.full_layers.every = cohere2_window.unrotated_layers.every = 2;
     auto smollm3 = test::llama_model(2, 6, 2);
     smollm3.unrotated_layers.every = 2;
     auto last_window = qwen3;
@@ -593,6 +602,8 @@ std::vector<Case> cases() {
             {"hf-smollm3", smollm3_window},
             {"hf-qwen3", last_window},
             {"hf-olmo2", olmo2},
+            {"hf-cohere2", cohere2},
+            {"hf-cohere2", cohere2_window},
             {"hf-granite", granite},
             {"hf-exaone4", exaone4},
             {"hf-exaone4", exaone4_window},
@@ -612,7 +623,7 @@ TEST_CASE("every architecture: native -> Hugging Face -> native, bitwise") {
         config.head_dim = config.position == spec::PositionEmbedding::rope ? 4 : config.head_dim;
         if (name == "hf-gpt-neox") config.hidden = 4 * config.n_heads;
         if (!is_gated(config.activation) || name == "hf-llama" || name == "hf-olmo2" ||
-            name == "hf-granite") {
+            name == "hf-granite" || name == "hf-cohere2") {
             config.hidden = config.n_heads * config.head_dim;
         }
         config.hidden_dropout = config.attention_dropout = 0;

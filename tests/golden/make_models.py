@@ -135,6 +135,17 @@ def granite(vocab, length):
         hidden_act="gelu_pytorch_tanh", pad_token_id=None)
 
 
+def cohere2(vocab, length):
+    """Only the layers with a window rotate."""
+    model, ours, (layers, parts, outer), heads = llama_variant(
+        transformers.Cohere2ForCausalLM, transformers.Cohere2Config, vocab, length,
+        dict(normalization="LayerNorm", norm_bias=False, use_parallel_residual=True, parallel_shared_norm=True,
+             rotary_interleaved=True, logit_scale=0.5, window=4, window_attn_skip_freq=3, no_rope_freq=3), layers=4,
+        layer_norm_eps=1e-5, logit_scale=0.5, sliding_window=4, pad_token_id=None,
+        layer_types=["sliding_attention", "sliding_attention", "full_attention", "sliding_attention"])
+    return model, ours, (layers, parts, outer), heads
+
+
 def nemotron(vocab, length):
     with_bias = torch.nn.LayerNorm.__init__
     if torch.__version__ < "2":  # its LayerNorm has no argument for the bias, which NemotronLayerNorm1P passes
@@ -218,6 +229,7 @@ if hasattr(transformers, "MinistralForCausalLM"):  # 5.0 or later
     CASES["smollm3_odd"] = (lambda: smollm3(53, 13), 2, 25)
     CASES["ministral_mixed"] = (lambda: ministral(53, 13), 2, 26)
     CASES["granite_odd"] = (lambda: granite(53, 13), 2, 29)
+    CASES["cohere2_mixed"] = (lambda: cohere2(53, 13), 2, 30)
     CASES["olmo2_odd"] = (lambda: olmo2(53, 13), 2, 27)
     CASES["exaone4_mixed"] = (lambda: exaone4(53, 13), 2, 28)
 
@@ -243,7 +255,9 @@ def our_tensors(tensors, names, heads, config):
             for i, projection in enumerate(("query", "key", "value")):
                 ours[f"{target[:-3]}{projection}.{kind}"] = np.ascontiguousarray(split[:, i].reshape(-1, *x.shape[1:]))
         else:
-            permuted = config.get("rotary_interleaved") and target.endswith((".query", ".key"))
+            # Cohere's class itself rotates adjacent pairs.
+            permuted = (config.get("rotary_interleaved") and config.get("norm_bias", True)
+                        and target.endswith((".query", ".key")))
             ours[f"{target}.{kind}"] = adjacent(x, config["kv_channels"]) if permuted else x
     return ours
 

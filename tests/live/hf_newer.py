@@ -29,6 +29,8 @@ MODELS = {  # class, flags
     "exaone4": ("Exaone4ForCausalLM", f"--kv-channels 8 --norm-placement reordered --qk-layernorm {WINDOW} "
                 "--window-attn-skip-freq 4 --no-rope-freq 4"),
     "exaone4-no-window": ("Exaone4ForCausalLM", "--kv-channels 8 --norm-placement reordered --qk-layernorm"),
+    "cohere2": ("Cohere2ForCausalLM", f"--normalization LayerNorm --no-norm-bias --use-parallel-residual --parallel-shared-norm "
+                f"--rotary-interleaved --logit-scale 0.5 {WINDOW} --window-attn-skip-freq 4 --no-rope-freq 4"),
     "granite": ("GraniteForCausalLM", "--embedding-multiplier 3 --attention-multiplier 0.3 --residual-multiplier 0.6 "
                 "--logit-scale 0.25"),
     "smollm3": ("SmolLM3ForCausalLM", "--no-rope-freq 4"),

@@ -132,6 +132,9 @@ TEST_CASE("every layout of the other architectures computes the result of one ra
     peri.norms = spec::NormPlacement::peri;
     spec::ModelConfig reordered = odd_model(4);
     reordered.norms = spec::NormPlacement::reordered;
+    spec::ModelConfig shared = neox_model(4, 5);
+    shared.shared_norm = true;
+    shared.norm_bias = false;
     spec::ModelConfig granite = odd_model(4);
     granite.embedding_scale = 3;
     granite.attention_scale = 0.3;
@@ -141,6 +144,7 @@ TEST_CASE("every layout of the other architectures computes the result of one ra
     granite.activation = spec::Activation::geglu_tanh;
     const std::vector<std::pair<std::string, spec::ModelConfig>> models = {
         {"multipliers", granite},
+        {"one norm for both", shared},
         {"olmo", olmo},
         {"peri norms", peri},
         {"reordered norms", reordered},

@@ -28,7 +28,7 @@ const std::string line =
     "--rotary-interleaved --use-rope-scaling --rope-scaling-factor 8 --apply-layernorm-1p "
     "--disable-bias-linear --add-qkv-bias --normalization RMSNorm --qk-layernorm-all-heads "
     "--attention-multiplier 0.5 "
-    "--use-parallel-residual --window-size 8,0 "
+    "--use-parallel-residual --parallel-shared-norm --no-norm-bias --window-size 8,0 "
     "--window-attn-skip-freq 2 --no-rope-freq 2";
 const std::set<std::string> only_on_gpus = {"attention_backend", "deterministic_mode"};
 

@@ -53,6 +53,8 @@ constexpr std::array later_flags{
     std::pair{"qk_layernorm", &ModelConfig::qk_norm},
     std::pair{"qk_layernorm_all_heads", &ModelConfig::joint_qk_norm},
     std::pair{"use_parallel_residual", &ModelConfig::parallel_residual},
+    std::pair{"parallel_shared_norm", &ModelConfig::shared_norm},
+    std::pair{"norm_bias", &ModelConfig::norm_bias},
     std::pair{"add_qkv_bias", &ModelConfig::qkv_bias},
 };
 

@@ -6,6 +6,7 @@
 #include <array>
 
 #include "convert/hf/families/bloom.hpp"
+#include "convert/hf/families/cohere2.hpp"
 #include "convert/hf/families/exaone4.hpp"
 #include "convert/hf/families/gpt2.hpp"
 #include "convert/hf/families/gpt_bigcode.hpp"
@@ -26,10 +27,10 @@ namespace lm::convert {
 namespace {
 
 // The most common class first, of those that can hold one model.
-constexpr std::array classes{&hf::gpt2,     &hf::bloom,      &hf::llama,       &hf::gpt_neox,
-                             &hf::mistral,  &hf::starcoder2, &hf::gpt_bigcode, &hf::stablelm,
-                             &hf::nemotron, &hf::qwen2,      &hf::qwen3,       &hf::ministral,
-                             &hf::smollm3,  &hf::olmo2,      &hf::exaone4,     &hf::granite};
+constexpr std::array classes{
+    &hf::gpt2,        &hf::bloom,    &hf::llama,    &hf::gpt_neox, &hf::mistral, &hf::starcoder2,
+    &hf::gpt_bigcode, &hf::stablelm, &hf::nemotron, &hf::qwen2,    &hf::qwen3,   &hf::ministral,
+    &hf::smollm3,     &hf::olmo2,    &hf::exaone4,  &hf::granite,  &hf::cohere2};
 
 }  // namespace
 

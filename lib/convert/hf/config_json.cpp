@@ -216,7 +216,9 @@ void write_windows(const HfClass& hf, const ModelConfig& config, io::Json& json)
     // positions limits nothing.
     const bool limited = config.window > 0 && config.window < config.max_positions;
     const bool marks = hf.only_windows_rotate && !config.unrotated_layers.empty();
-    const i64 window = limited ? config.window : marks ? config.max_positions : 0;
+    const i64 window = limited                       ? config.window
+                       : marks || hf.window_required ? config.max_positions
+                                                     : 0;
     json["sliding_window"] = window > 0 ? io::Json(window) : io::Json(nullptr);
     if (hf.window_switch) json[hf.window_switch] = limited;
     if (!hf.has_window || (window == 0 && !hf.only_windows_rotate)) return;
@@ -248,6 +250,9 @@ ModelConfig model_of(const HfClass& hf, const io::Json& json, const std::string&
     c.normalization = hf.normalization;
     c.embedding_norm = hf.embedding_norm;
     c.norm_1p = hf.norm_1p;
+    c.norm_bias = hf.norm_bias;
+    c.shared_norm = c.parallel_residual = hf.shared_norm;
+    c.rotary_interleaved = hf.rotary_interleaved;
     c.norms = hf.norms;
     c.qk_norm = hf.qk_norm;
     c.joint_qk_norm = hf.joint_qk_norm;

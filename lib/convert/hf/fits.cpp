@@ -36,7 +36,10 @@ std::optional<Misfit> misfit_of_rotary(const HfClass& hf, const ModelConfig& c, 
     if (c.rotary_percent != 1 && !hf.has_key(&ModelConfig::rotary_percent)) {
         return Misfit{"--rotary-percent", fmt::format("{} of each head rotated", c.rotary_percent)};
     }
-    if (c.rotary_interleaved) return Misfit{"--rotary-interleaved", "adjacent rotary pairs"};
+    if (c.rotary_interleaved != hf.rotary_interleaved) {
+        return Misfit{"--rotary-interleaved",
+                      c.rotary_interleaved ? "adjacent rotary pairs" : "rotary pairs of halves"};
+    }
     if (scaling != 0 && !hf.llama3_scaling) {
         return Misfit{"--use-rope-scaling", "scaled rotary frequencies"};
     }
@@ -83,8 +86,8 @@ std::string names_that_fit(const ModelConfig& config) {
 std::optional<Misfit> inexpressible(const HfClass& hf, const ModelConfig& c) {
     // Names all properties of a layer, so that a new one does not compile until it is refused for
     // the classes that lack it. Layers differ in window and position only.
-    const auto [n_groups, position, rotary, window, activation, parallel_residual, norms] =
-        c.layer(0);
+    const auto [n_groups, position, rotary, window, activation, parallel_residual, shared_norm,
+                norms] = c.layer(0);
     if (c.position != hf.position) {
         return Misfit{"--position-embedding-type", std::string(name_of(c.position))};
     }
@@ -139,8 +142,16 @@ std::optional<Misfit> inexpressible(const HfClass& hf, const ModelConfig& c) {
         return Misfit{"--qk-layernorm-all-heads",
                       c.joint_qk_norm ? "one norm over all heads" : "a norm of each head"};
     }
-    if (parallel_residual && !hf.has_key(&ModelConfig::parallel_residual)) {
-        return Misfit{"--use-parallel-residual", "a parallel residual"};
+    if (c.norm_bias != hf.norm_bias) {
+        return Misfit{"--no-norm-bias", c.norm_bias ? "norms with biases" : "norms without biases"};
+    }
+    if (parallel_residual != hf.shared_norm && !hf.has_key(&ModelConfig::parallel_residual)) {
+        return Misfit{"--use-parallel-residual",
+                      parallel_residual ? "a parallel residual" : "no parallel residual"};
+    }
+    if (shared_norm != hf.shared_norm) {
+        return Misfit{"--parallel-shared-norm",
+                      shared_norm ? "one norm before attention and MLP" : "a norm before the MLP"};
     }
     if (const auto found = misfit_of_scales(hf, c)) return found;
     const bool own_bias = !c.linear_bias && c.qkv_bias;

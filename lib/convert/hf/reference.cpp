@@ -81,8 +81,9 @@ class Reference {
             attended = normed(norms_output(norms), attended, "attention.output_norm");
             scale(attended, c_.residual_scale);
             add(x, attended);
+            const char* const mlp_norm = layer.config.shared_norm ? "attention.norm" : "mlp.norm";
             const Matrix& read = layer.config.parallel_residual ? before_layer : x;
-            Matrix mixed = mlp(normed(norms_input(norms), read, "mlp.norm"), layer);
+            Matrix mixed = mlp(normed(norms_input(norms), read, mlp_norm), layer);
             mixed = normed(norms_output(norms), mixed, "mlp.output_norm");
             scale(mixed, c_.residual_scale);
             add(x, mixed);
@@ -129,7 +130,8 @@ class Reference {
     Matrix norm(const Matrix& x, const Place& place, const std::string& name) const {
         const bool centred = is_centred(c_.normalization);
         const Values weight = matrix(place, name, "weight").values;
-        const Values bias = centred ? matrix(place, name, "bias").values : Values(weight.size());
+        const Values bias =
+            c_.has_norm_bias() ? matrix(place, name, "bias").values : Values(weight.size());
         const auto n = static_cast<double>(x.cols);
         Matrix y(x.rows, x.cols);
         for (i64 t = 0; t < x.rows; ++t) {
@@ -238,8 +240,8 @@ class Reference {
         return (1 - smooth) * plain / rotary.scaling + smooth * plain;
     }
 
-    // Rotates the halves of each head, or of its first part (Su et al. 2021; apply_rotary_pos_emb
-    // of transformers).
+    // Rotates the halves, or the adjacent pairs, of each head, or of its first part (Su et al.
+    // 2021; apply_rotary_pos_emb of transformers).
     void rotate(Matrix& x, const spec::RotaryFrequencies& rotary) const {
         const i64 half = static_cast<i64>(static_cast<double>(c_.head_dim) * c_.rotary_percent) / 2;
         for (i64 t = 0; t < x.rows; ++t) {
@@ -247,10 +249,12 @@ class Reference {
                 double* v = x.row(t) + head * c_.head_dim;
                 for (i64 i = 0; i < half; ++i) {
                     const double angle = static_cast<double>(t) * frequency(rotary, i, half);
-                    const double a = v[i];
-                    const double b = v[i + half];
-                    v[i] = a * std::cos(angle) - b * std::sin(angle);
-                    v[i + half] = b * std::cos(angle) + a * std::sin(angle);
+                    double& first = v[c_.rotary_interleaved ? 2 * i : i];
+                    double& second = v[c_.rotary_interleaved ? 2 * i + 1 : i + half];
+                    const double a = first;
+                    const double b = second;
+                    first = a * std::cos(angle) - b * std::sin(angle);
+                    second = b * std::cos(angle) + a * std::sin(angle);
                 }
             }
         }
@@ -260,8 +264,8 @@ class Reference {
         // Names all properties of a layer, so that a new one does not compile until the reference
         // computes with it. qkv() and attend() have the groups, attend() the window, mlp() the
         // activation, logits() the parallel residual and the places of the norms.
-        const auto& [n_groups, position, rotary, window, activation, parallel_residual, norms] =
-            layer.config;
+        const auto& [n_groups, position, rotary, window, activation, parallel_residual, shared_norm,
+                     norms] = layer.config;
         Qkv all = qkv(x, layer);
         if (c_.joint_qk_norm) {
             all.query = norm(all.query, layer, "attention.query_norm");

@@ -232,6 +232,10 @@ MegatronLayout::MegatronLayout(const spec::ModelConfig& config, i64 tp, i64 pp, 
                     "the model has {} norms, for which Megatron has no flag: use --to hf",
                     name_of(config.norms));
     }
+    if (!config.norm_bias) {
+        usage_error("--no-norm-bias",
+                    "the model's LayerNorm has no bias, but Megatron's has: use --to hf");
+    }
     if (config.joint_qk_norm) {
         usage_error("--qk-layernorm-all-heads",
                     "the model has one norm over all heads, which Megatron does not have: use "
@@ -392,7 +396,8 @@ void MegatronLayout::write_args(PickleWriter& pickle, const ckpt::Manifest& mani
     // refused. write_variants() has windows, scaling and the layers that differ in window and
     // position; the constructor refuses a parallel residual and other places of the norms.
     const spec::LayerConfig layer = c.layer(0);
-    const auto& [n_groups, position, rotary, window, activation, parallel_residual, norms] = layer;
+    const auto& [n_groups, position, rotary, window, activation, parallel_residual, shared_norm,
+                 norms] = layer;
     pickle.open_namespace();
     pickle.key("num_layers").integer(c.n_layers);
     pickle.key("hidden_size").integer(c.hidden);

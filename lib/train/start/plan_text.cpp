@@ -36,7 +36,8 @@ void line(std::string& plan, std::string_view what, fmt::format_string<Args...> 
 // like `layer`.
 std::string kind_text(const spec::ModelConfig& model, const spec::LayerConfig& layer) {
     // Names all properties of a layer, so that a new one does not compile until it has a text.
-    const auto& [n_groups, position, rotary, window, activation, parallel_residual, norms] = layer;
+    const auto& [n_groups, position, rotary, window, activation, parallel_residual, shared_norm,
+                 norms] = layer;
     const bool none = position == spec::PositionEmbedding::none;
     std::string text(none ? "no" : name_of(position));
     if (is_rotary(position)) {
@@ -54,7 +55,9 @@ std::string kind_text(const spec::ModelConfig& model, const spec::LayerConfig& l
     if (norms != spec::NormPlacement::pre) text += fmt::format(", {} norms", name_of(norms));
     if (model.qk_norm) text += ", norms of query and key";
     if (model.joint_qk_norm) text += " over all heads";
+    if (!model.norm_bias) text += ", norms without bias";
     if (parallel_residual) text += ", parallel residual";
+    if (shared_norm) text += " with one norm";
     const auto factor = [&](const char* what, double value, double absent) {
         if (value != absent) text += fmt::format(", {} times {}", what, value);
     };

@@ -79,6 +79,7 @@ struct HfClass {
     const char* window_switch = nullptr;  // key without which sliding_window has no effect
     bool unrotated_layers = false;        // the key no_rope_layers
     bool only_windows_rotate = false;     // beside a window, layers without one do not rotate
+    bool window_required = false;         // sliding_window is never null
     bool llama3_scaling = false;          // the scaled rotary frequencies of Llama 3.1
     // Adds keys to a config.json that follow from others. May be nullptr.
     void (*write_more)(const spec::ModelConfig& config, io::Json& json) = nullptr;
@@ -91,6 +92,9 @@ struct HfClass {
     // The members of a model that no key of the class sets.
     spec::PositionEmbedding position = spec::PositionEmbedding::rope;
     spec::Normalization normalization = spec::Normalization::layer_norm;
+    bool norm_bias = true;
+    bool shared_norm = false;  // and a parallel residual
+    bool rotary_interleaved = false;
     bool embedding_norm = false;
     bool norm_1p = false;
     spec::NormPlacement norms = spec::NormPlacement::pre;
