@@ -9,6 +9,7 @@
 #include <cstring>
 
 #include "base/error.hpp"
+#include "io/pipe_wait.hpp"
 
 namespace lm::ckpt_tool {
 
@@ -23,12 +24,9 @@ RequestLines RequestLines::open(const std::string& path) {
 }
 
 bool RequestLines::read(bool wait) {
+    if (wait) io::await_data(file_, name_);
     pollfd readable{file_.get(), POLLIN, 0};
-    int ready = 0;
-    do {
-        ready = ::poll(&readable, 1, wait ? -1 : 0);
-    } while (ready < 0 && errno == EINTR);
-    if (ready == 0) return false;
+    if (!wait && ::poll(&readable, 1, 0) <= 0) return false;
     constexpr size_t part = size_t{64} << 10;
     const size_t before = rest_.size();
     rest_.resize(before + part);

@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "io/checked.hpp"
+#include "io/pipe_wait.hpp"
 #include "io/stream.hpp"
 
 namespace lm::io {
@@ -57,8 +58,9 @@ size_t ByteSource::read_some(std::span<std::byte> out) {
 }
 
 void ByteSource::wait_readable() const {
-    // poll() ignores the descriptor -1, and waits for the first writer of a FIFO, for which read()
-    // would not wait (open_input()).
+    if (interrupt_ < 0) return await_data(fd_, name_);
+    // poll() also waits for the first writer of a FIFO, for which read() would not wait
+    // (open_before_writer()).
     pollfd either[] = {{fd_.get(), POLLIN, 0}, {interrupt_, POLLIN, 0}};
     while (::poll(either, std::size(either), -1) < 0) {
         if (errno != EINTR) system_error(name_, "wait for data", errno);

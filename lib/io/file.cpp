@@ -3,33 +3,27 @@
 
 #include <dirent.h>
 #include <fcntl.h>
-#include <poll.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
-#include <sys/sysmacros.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <array>
 #include <cerrno>
-#include <chrono>
 #include <climits>
 #include <new>
-#include <thread>
 #include <utility>
 
-#include "base/clock.hpp"
 #include "base/error.hpp"
 #include "base/fd_path.hpp"
 #include "io/checked.hpp"
 #include "io/fault.hpp"
 #include "io/mappings.hpp"
 #include "io/path.hpp"
+#include "io/pipe_wait.hpp"
 
 namespace lm::io {
 namespace {
-
-constexpr double writer_wait_s = 10;
 
 struct stat status_of(const Fd& fd, const std::string& path) {
     struct stat status {};
@@ -38,12 +32,14 @@ struct stat status_of(const Fd& fd, const std::string& path) {
 }
 
 // Reads until `bytes` is full or the file ends; returns the number of bytes. A negative `offset`
-// means the current position.
-size_t read_some(const Fd& fd, const std::string& path, std::span<std::byte> bytes, i64 offset) {
+// means the current position. `waits`: the file may be a pipe without data.
+size_t read_some(const Fd& fd, const std::string& path, std::span<std::byte> bytes, i64 offset,
+                 bool waits = false) {
     if (fault::read_fails(path)) system_error(path, "read", fault::error_number());
     size_t done = 0;
     while (done < bytes.size()) {
         const std::span<std::byte> rest = bytes.subspan(done);
+        if (waits) await_data(fd, path);
         const ssize_t n = offset < 0 ? ::read(fd.get(), rest.data(), rest.size())
                                      : ::pread(fd.get(), rest.data(), rest.size(),
                                                offset + static_cast<i64>(done));
@@ -99,18 +95,8 @@ Fd open_read(const std::string& path, Links links) {
 }
 
 Fd open_input(const std::string& path) {
-    if (fault::read_fails(path)) system_error(path, "open", fault::error_number());
-    Fd fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
-    if (!fd.valid() && errno == EWOULDBLOCK) return open_read(path);  // a lease on a regular file
-    if (!fd.valid()) read_error(path, "open");
-    const struct stat status = status_of(fd, path);
-    if (S_ISDIR(status.st_mode)) run_error(path, "is a directory, expected a file");
-    // /dev/zero has no end. /dev/null is empty, and a terminal ends with Ctrl-D.
-    const bool is_null = S_ISCHR(status.st_mode) && status.st_rdev == makedev(1, 3);
-    const bool is_device = S_ISCHR(status.st_mode) || S_ISBLK(status.st_mode);
-    if (is_device && !is_null && ::isatty(fd.get()) != 1)
-        run_error(path, "is a {}, expected a file or a pipe", checked::kind_of(status.st_mode));
-    ::fcntl(fd.get(), F_SETFL, 0);  // clears O_NONBLOCK
+    Fd fd = open_before_writer(path);
+    await_first_writer(fd, path);
     return fd;
 }
 
@@ -122,7 +108,9 @@ std::string read_all(const Fd& fd, const std::string& path, i64 limit) {
     // 0. Their first read must be large, because files under /proc/sys return text only to the
     // first read, truncated to its length.
     constexpr size_t more = 128;
-    const i64 size_now = status_of(fd, path).st_size;
+    const struct stat status = status_of(fd, path);
+    const bool waits = !S_ISREG(status.st_mode);
+    const i64 size_now = status.st_size;
     const auto check = [&](i64 size) {
         if (size > limit)
             run_error(path, "is too large: expected at most {} bytes, got {}", limit, size);
@@ -134,7 +122,7 @@ std::string read_all(const Fd& fd, const std::string& path, i64 limit) {
         const size_t size = content.size();
         content.resize(size + chunk);
         const std::span<char> fresh = std::span(content).subspan(size);
-        const size_t n = read_some(fd, path, std::as_writable_bytes(fresh), -1);
+        const size_t n = read_some(fd, path, std::as_writable_bytes(fresh), -1, waits);
         content.resize(size + n);
         check(static_cast<i64>(content.size()));
         if (n < chunk) return content;
@@ -151,22 +139,6 @@ std::string read_all_in_memory(const Fd& fd, const std::string& path, i64 limit)
     }
 }
 
-// Fails when the FIFO `path` has no writer for writer_wait_s.
-void wait_for_writer(const std::string& path) {
-    const Fd fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
-    if (!fd.valid()) system_error(path, "open", errno);
-    const Stopwatch waited;
-    // tee() copies no byte, and tells a FIFO without a writer (0) from one without data.
-    int unused[2];
-    if (::pipe2(unused, O_CLOEXEC) != 0) system_error(path, "open a pipe for", errno);
-    const Fd out(unused[0]), in(unused[1]);
-    while (::tee(fd.get(), in.get(), 1, SPLICE_F_NONBLOCK) == 0) {
-        if (waited.elapsed_s() > writer_wait_s)
-            run_error(path, "is a FIFO that no process writes: expected a file");
-        std::this_thread::sleep_for(std::chrono::milliseconds(20));
-    }
-}
-
 }  // namespace
 
 std::string read_file(const std::string& path, i64 limit, Links links) {
@@ -174,12 +146,7 @@ std::string read_file(const std::string& path, i64 limit, Links links) {
 }
 
 std::string read_input(const std::string& path, i64 limit) {
-    const Fd fd = open_input(path);
-    const bool is_named = !path.starts_with("/dev/") && !path.starts_with("/proc/");
-    if (is_named && S_ISFIFO(status_of(fd, path).st_mode)) wait_for_writer(path);
-    pollfd readable{fd.get(), POLLIN, 0};
-    while (::poll(&readable, 1, -1) < 0 && errno == EINTR) continue;
-    return read_all_in_memory(fd, path, limit);
+    return read_all_in_memory(open_input(path), path, limit);
 }
 
 void read_exact(const Fd& fd, const std::string& path, std::span<std::byte> bytes, i64 offset) {

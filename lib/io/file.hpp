@@ -36,8 +36,8 @@ enum class Links { follow, refuse };  // for the last component of a path
 // naming its kind, and never waits for the other end of a FIFO.
 Fd open_read(const std::string& path, Links links = Links::follow);
 // Opens an input that the user named, which may also be a pipe, a terminal or /dev/null, but no
-// other device, which might have no end. Does not wait for the
-// writer of a FIFO; until a writer has opened it, poll(2) waits, but read(2) returns 0.
+// other device, which might have no end. Waits for the first writer of a FIFO, and throws when no
+// process opens it for writing within 10 seconds (pipe_wait.hpp).
 Fd open_input(const std::string& path);
 
 // The largest size of a file that is read as a whole, unless the caller allows more: far above the

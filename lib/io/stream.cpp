@@ -17,6 +17,7 @@
 #include "io/file.hpp"
 #include "io/inputs.hpp"
 #include "io/parallel_stream.hpp"
+#include "io/pipe_wait.hpp"
 
 namespace lm::io {
 namespace {
@@ -33,7 +34,7 @@ bool is_regular(int fd) {
 
 ByteSource open_source(const std::string& path, int interrupt = -1) {
     if (path != "-") {
-        Fd fd = open_input(path);
+        Fd fd = interrupt < 0 ? open_input(path) : open_before_writer(path);
         return {std::move(fd), path, 0, interrupt};
     }
     Fd fd(::fcntl(STDIN_FILENO, F_DUPFD_CLOEXEC, 0));

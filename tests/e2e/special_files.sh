@@ -85,9 +85,16 @@ expect 0 '' timeout 60 lm-preprocess --input in --output-prefix piped --tokenize
 expect 0 '' lm-preprocess --input corpus.jsonl --output-prefix plain --tokenizer-type ByteTokenizer --quiet
 cmp piped_text_document.bin plain_text_document.bin || fail "a FIFO: other bytes"
 prints '^[0-9]+$' bash -c "lm-preprocess --input <(cat corpus.jsonl) --output-prefix s --tokenizer-type ByteTokenizer --json | jq .documents"
-# A file of settings is read from a FIFO, too, but not waited for.
-mkfifo settings
-expect 3 '^lm-train: settings: .*FIFO' timeout 60 lm-train "${args[@]}" --deepspeed_config settings
+# Other inputs are read from a FIFO, too, but a FIFO without a writer is not waited for. These commands wait at the same time.
+mkfifo silent settings
+waiting=()
+for command in "lm-train ${args[*]} --deepspeed_config" "lm-estimate eta" "lm-ckpt score ../c" "lm-ckpt generate ../c --prompts"; do
+    mkdir "wait-${#waiting[@]}"
+    # shellcheck disable=SC2086
+    (cd "wait-${#waiting[@]}" && expect 3 ': \.\./silent: .*FIFO' timeout 60 $command ../silent) &
+    waiting+=($!)
+done
+for pid in "${waiting[@]}"; do wait "$pid" || exit 1; done
 for kind in 'character device' 'too large'; do
     place "$kind" endless
     ends "endless: .*$kind" lm-train "${args[@]}" --deepspeed_config endless
@@ -100,20 +107,40 @@ done
 ends 'too large' bash -c 'lm-train "$@" --deepspeed_config <(exec cat /dev/zero)' lm-train "${args[@]}"
 cat >settings <<<'{}' &
 expect 0 '' timeout 60 lm-train "${args[@]}" --deepspeed_config settings --dry-run
-# Without a writer, the first SIGTERM ends the wait.
+# With a writer, they read what they read from a file: also when the writer comes late or has left.
+lm-train "${args[@]}" --log-interval 1 --log-file log >/dev/null 2>&1
+echo '{"context": [1, 2], "continuation": [3]}' >requests
+for command in "lm-estimate eta --json:log" "lm-ckpt score c:requests"; do
+    input=${command#*:} command=${command%:*}
+    # shellcheck disable=SC2086
+    expect 0 '' $command $input
+    jq -c 'del(.age)' out >wanted
+    for way in "cat $input >settings & $command settings" "(sleep 1; exec cat $input >settings) & $command settings" \
+        "$command <(cat $input)" "cat $input | $command /dev/stdin" "cat $input | $command -" \
+        "cat $input >settings & (sleep 0.5; exec $command /dev/stdin) <settings"; do
+        expect 0 '' timeout 60 bash -c "$way"
+        jq -c 'del(.age)' out | diff wanted - || fail "$way: other output"
+    done
+done
+
+# stop SIGNAL PID CODES WHAT: sends the signal to a process that waits for the writer of a FIFO. It ends with one of the codes.
+stop() {
+    local code=0 i
+    kill "-$1" "$2"
+    for ((i = 0; i < 200; i++)); do
+        kill -0 "$2" 2>/dev/null || break
+        sleep 0.05
+    done
+    ! kill -KILL "$2" 2>/dev/null || fail "$4: SIG$1 did not end it"
+    wait "$2" || code=$?
+    [[ " $3 " == *" $code "* ]] || fail "$4: SIG$1: exit $code: $(cat err)"
+}
+# Without a writer, the first SIGTERM ends lm-preprocess.
 lm-preprocess --input in --output-prefix o --tokenizer-type ByteTokenizer --quiet 2>err &
 pid=$!
 until [ -e o.unfinished ]; do sleep 0.05; done
 sleep 0.3
-kill -TERM $pid
-code=0
-for ((i = 0; i < 200; i++)); do
-    kill -0 $pid 2>/dev/null || break
-    sleep 0.05
-done
-! kill -KILL $pid 2>/dev/null || fail "SIGTERM did not end lm-preprocess that waits for the writer of a FIFO"
-wait $pid || code=$?
-[ $code = 143 ] || [ $code = 75 ] || [ $code = 3 ] || fail "SIGTERM: exit $code: $(cat err)"
+stop TERM $pid "143 75 3" lm-preprocess
 [ ! -e o.unfinished ] || fail "left behind: o.unfinished"
 
 # rsync copies neither links nor FIFOs of the destination into the cache of its manifests.
