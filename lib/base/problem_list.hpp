@@ -31,7 +31,7 @@ class Problems {
     explicit Problems(bool for_other_hosts = false) : for_other_hosts_(for_other_hosts) {}
 
     // Calls check(). If check() throws an Error, collects it and returns false; an Error of code
-    // `bug` is rethrown.
+    // `bug` or `run_again` is rethrown: a bug or a stop signal is no problem of the command line.
     template <typename Check>
     bool check(Check&& check) {
         return run(check, found_);
@@ -59,7 +59,7 @@ class Problems {
             check();
             return true;
         } catch (const Error& error) {
-            if (error.code() == Exit::bug) throw;
+            if (error.code() == Exit::bug || error.code() == Exit::run_again) throw;
             if (found_.empty()) code_ = error.code();
             // Two checks may read the same wrong value.
             for (const std::string_view text : problems_in(error.what())) {

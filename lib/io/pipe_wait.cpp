@@ -7,6 +7,7 @@
 #include <sys/sysmacros.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <cerrno>
 
 #include "base/clock.hpp"
@@ -18,7 +19,9 @@ namespace lm::io {
 namespace {
 
 constexpr double first_writer_s = 10;
-constexpr int look_ms = 50;  // between two looks at the writers
+constexpr int look_ms = 50;  // between two looks at the writers and at the stop signal
+
+std::atomic<const char* (*)()> stop_signal_of_waits{nullptr};
 
 // Waits look_ms for data or for the end. poll(2) reports the end only if a writer has left since
 // this process opened the FIFO.
@@ -34,6 +37,13 @@ bool has_no_writer(const Fd& fd, const std::string& path) {
     if (::pipe2(unused, O_CLOEXEC) != 0) system_error(path, "open a pipe for", errno);
     const Fd out(unused[0]), in(unused[1]);
     return ::tee(fd.get(), in.get(), 1, SPLICE_F_NONBLOCK) == 0;
+}
+
+void check_stop(const std::string& path) {
+    const auto stop_signal = stop_signal_of_waits.load();
+    const char* const name = stop_signal == nullptr ? nullptr : stop_signal();
+    if (name != nullptr)
+        fail(Exit::run_again, path, "{}: stopped while waiting for the data of a pipe", name);
 }
 
 }  // namespace
@@ -59,13 +69,18 @@ void await_first_writer(const Fd& fd, const std::string& path) {
     if (::fstat(fd.get(), &status) != 0 || !S_ISFIFO(status.st_mode)) return;
     const Stopwatch waited;
     while (!is_readable(fd) && has_no_writer(fd, path)) {
+        check_stop(path);
         if (waited.elapsed_s() > first_writer_s)
             run_error(path, "is a FIFO that no process writes: expected a file");
     }
 }
 
 void await_data(const Fd& fd, const std::string& path) {
-    while (!is_readable(fd) && !has_no_writer(fd, path)) continue;
+    while (!is_readable(fd) && !has_no_writer(fd, path)) check_stop(path);
+}
+
+void end_waits_on(const char* (*stop_signal)()) {
+    stop_signal_of_waits.store(stop_signal);
 }
 
 }  // namespace lm::io

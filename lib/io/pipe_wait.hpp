@@ -19,4 +19,9 @@ void await_first_writer(const Fd& fd, const std::string& path);
 // Waits until read(2) would not block: for data or for the end.
 void await_data(const Fd& fd, const std::string& path);
 
+// Makes both waits throw Error(run_again) as soon as `stop_signal` returns the name of a signal
+// (cli::stop_signal_name()). For programs whose handlers of stop signals only set a flag; nullptr:
+// the waits do not end so.
+void end_waits_on(const char* (*stop_signal)());
+
 }  // namespace lm::io

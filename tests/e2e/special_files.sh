@@ -135,6 +135,18 @@ stop() {
     wait "$2" || code=$?
     [[ " $3 " == *" $code "* ]] || fail "$4: SIG$1: exit $code: $(cat err)"
 }
+# lm-train that waits for settings: without a writer, and for a writer that sends nothing.
+for way in "TERM silent --deepspeed_config" "TERM stalled --data-args-path" "INT stalled --deepspeed_config"; do
+    read -r signal fifo flag <<<"$way"
+    env --default-signal=INT lm-train "${args[@]}" --status-file st.json "$flag" "$fifo" 2>err >/dev/null &
+    pid=$!
+    until [ -n "$(find /proc/$pid/fd -lname "*/$fifo" 2>/dev/null)" ]; do
+        kill -0 $pid 2>/dev/null || fail "$way: $(cat err)"
+        sleep 0.05
+    done
+    stop "$signal" $pid 75 "$way"
+    [ "$(jq -r '.state, .exit_code' st.json | xargs)" = "stopped 75" ] || fail "$way: $(cat st.json)"
+done
 # Without a writer, the first SIGTERM ends lm-preprocess.
 lm-preprocess --input in --output-prefix o --tokenizer-type ByteTokenizer --quiet 2>err &
 pid=$!

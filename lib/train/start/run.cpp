@@ -23,6 +23,7 @@
 #include "data/sampling/batch.hpp"
 #include "io/file.hpp"
 #include "io/json.hpp"
+#include "io/pipe_wait.hpp"
 #include "parallel/hosts.hpp"
 #include "parallel/together.hpp"
 #include "train/config/run_data.hpp"
@@ -496,6 +497,7 @@ Exit train(const RunParts& run, const std::string& joined) {
 
 void catch_signals() {
     cli::install_stop_signals(cli::Sigterm::after_10_s);
+    io::end_waits_on(cli::stop_signal_name);
     cli::install_dump_signal();
     cli::ignore_sigpipe();
 }
