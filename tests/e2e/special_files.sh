@@ -65,6 +65,7 @@ for kind in FIFO 'character device' 'too large'; do
     ends "m/model.safetensors: .*$kind" lm-convert m back
     place "$kind" status
     expect 2 "status: .*$kind" timeout 60 lm-train "${args[@]}" --status-file status
+    ! grep warning err || fail "--status-file is refused, and a warning says otherwise"
 done
 
 # A log is a file, a device or a descriptor: the reader of a FIFO could stop the training.

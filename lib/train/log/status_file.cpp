@@ -124,7 +124,9 @@ void StatusFile::start() {
     fields_["failed_local_saves"] = 0;
     fields_["step_bytes"] = nullptr;
     fields_["growing_saves"] = nullptr;
+    failing_ = true;  // no warning: check_writable() may refuse the file, else the next write warns
     write("starting", settings_.timeout_s);
+    failing_ = false;
 }
 
 void StatusFile::claimed(const std::string& run_id, i64 generation) {
@@ -224,8 +226,10 @@ int with_end_status(const std::string& path, const std::function<int()>& body) {
 
 void end_status(const std::string& path, const RunEnd& end, double started_s) {
     if (path.empty() || !io::is_directory(io::parent_of(path))) return;
+    bool had_state = false;
     try {
         io::OrderedJson fields = read_if_any(path);
+        had_state = !fields.empty();
         // The file may belong to the run that has superseded this run.
         if (end.code == Exit::superseded && !is_own(fields)) return;
         if (end.code != Exit::done && has_error(fields, started_s)) return;
@@ -241,7 +245,8 @@ void end_status(const std::string& path, const RunEnd& end, double started_s) {
         fields["due_utc"] = nullptr;
         io::write_file(path, io::json_text(fields), io::Overwrite::yes);
     } catch (const std::exception& error) {
-        warn("{}: the status file does not state the end of this run", error.what());
+        // Without a state the file states nothing false, and an earlier error has named the reason.
+        if (had_state) warn("{}: the status file does not state the end of this run", error.what());
     }
 }
 

@@ -92,7 +92,7 @@ int with_end_status(const std::string& path, const std::function<int()>& body);
 // during the run. If another rank has written its error since `started_s` (unix time), does nothing
 // unless the exit code is 0, because the first error is the cause. Does nothing with
 // Exit::superseded after a newer run has written the file. Does not throw; prints a warning when it
-// cannot write.
+// cannot replace a state in the file.
 void end_status(const std::string& path, const RunEnd& end, double started_s);
 
 }  // namespace lm::train
