@@ -75,6 +75,11 @@ bool is_foreign(const std::string& path) {
     return convert::is_megatron_checkpoint(path);
 }
 
+std::string_view foreign_program(const std::string& path) {
+    const std::string_view layout = convert::megatron_layout(step_of(path));
+    return layout == "deepspeed" || layout == "universal" ? "DeepSpeed" : "Megatron";
+}
+
 namespace {
 
 constexpr const char* list_row = "{:>10}  {:>10}  {:<14}  {:<12}  {}\n";

@@ -4,6 +4,7 @@
 
 #include <memory>
 #include <string>
+#include <string_view>
 
 #include "ckpt/format/tensor_source.hpp"
 
@@ -11,6 +12,8 @@ namespace lm::ckpt_tool {
 
 // Returns whether `path` is a checkpoint of Megatron.
 bool is_foreign(const std::string& path);
+// Returns the program that wrote this checkpoint: "Megatron", or "DeepSpeed" for its files.
+std::string_view foreign_program(const std::string& path);
 
 // Each of these functions prints the result of one command for a checkpoint of Megatron and returns
 // the exit code.

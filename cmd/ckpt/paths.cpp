@@ -46,8 +46,8 @@ bool is_used(const std::vector<std::string>& names) {
 // Returns the program whose checkpoints the directory holds; an empty text for another directory.
 std::string_view owner_of(const std::string& directory, const std::vector<std::string>& names) {
     const auto any = [&](auto matches) { return std::ranges::any_of(names, matches); };
-    const bool megatron = any([](const std::string& name) { return name.starts_with("iter_"); });
-    if (megatron || is_foreign(directory)) return "Megatron";
+    if (is_foreign(directory)) return foreign_program(directory);
+    if (any([](const std::string& name) { return name.starts_with("iter_"); })) return "Megatron";
     if (any([](const std::string& name) { return ckpt::step_from_name(name) >= 0; }))
         return "DeepSpeed (its global_step* directories have no manifest.json)";
     if (any([](const std::string& name) {

@@ -10,14 +10,16 @@ args=(--mock-data --num-layers 1 --hidden-size 16 --num-attention-heads 2 --seq-
     --micro-batch-size 2 --global-batch-size 2 --lr 1e-3 --threads 1 --eval-iters 0 --log-interval 4 --train-iters 2)
 lm-train "${args[@]}" --save c --save-interval 2 >/dev/null 2>&1
 
-mkdir -p empty megatron/iter_0000010/mp_rank_00 deepspeed/global_step10 hf trainer/checkpoint-10
+mkdir -p empty megatron/iter_0000010/mp_rank_00 deepspeed/global_step10 universal/global_step10_universal/zero hf trainer/checkpoint-10
 echo 10 >megatron/latest_checkpointed_iteration.txt
 : >megatron/iter_0000010/mp_rank_00/model_optim_rng.pt
 echo global_step10 >deepspeed/latest
 : >deepspeed/global_step10/mp_rank_00_model_states.pt
+echo global_step10_universal >universal/latest_universal
+: >universal/global_step10_universal/mp_rank_00_model_states.pt
 echo '{}' >hf/config.json
 : >hf/model.safetensors
-for case in empty: /usr: megatron:Megatron deepspeed:Megatron 'hf:Hugging Face' 'trainer:Hugging Face'; do
+for case in empty: /usr: megatron:Megatron deepspeed:DeepSpeed universal:DeepSpeed 'hf:Hugging Face' 'trainer:Hugging Face'; do
     directory=${case%%:*}
     expect 2 "^lm-ckpt: $directory: .*${case#*:}" lm-ckpt sync "$directory" backup --logs '*.jsonl'
     [ ! -e backup ] || fail "$directory: DEST was created"
