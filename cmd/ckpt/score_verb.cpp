@@ -55,8 +55,7 @@ io::OrderedJson run_of(const Args& args, const std::vector<std::string>& checkpo
 // line with the total.
 class ScoreRun {
   public:
-    ScoreRun(const Args& args, const eval::ScoreData& data,
-             std::optional<eval::ScoreResults> results)
+    ScoreRun(const Args& args, eval::ScoreData& data, std::optional<eval::ScoreResults> results)
         : args_(args), data_(data), results_(std::move(results)) {}
 
     void score(const std::string& path) {
@@ -67,7 +66,7 @@ class ScoreRun {
         const auto tokenizer = eval::find_tokenizer(model, args_.engine.tokenizer);
         if (data_.needs_tokenizer()) eval::require_tokenizer(model, tokenizer);
         const spec::ModelConfig& config = model.tensors->model();
-        data_.check(tokenizer, config.vocab_size, config.max_positions);
+        data_.tokenize(tokenizer, config.vocab_size, config.max_positions);
         const auto engine = load_engine(*model.tensors, args_.engine);
         cli::ProgressLine progress("score", "items", data_.n_items(), args_.quiet);
         for (; item < data_.n_items(); ++item) {
@@ -120,7 +119,7 @@ class ScoreRun {
     }
 
     const Args& args_;
-    const eval::ScoreData& data_;
+    eval::ScoreData& data_;
     std::optional<eval::ScoreResults> results_;
     size_t next_earlier_ = 0;
 };

@@ -41,7 +41,7 @@ class DatasetItems final : public ScoreData {
     bool needs_tokenizer() const override { return false; }
     const std::string& name() const override { return dataset_.prefix(); }
     const std::string& identity() const override { return identity_; }
-    void check(const ModelTokenizer&, i64, i64) const override {}  // score() reads the documents
+    void tokenize(const ModelTokenizer&, i64, i64) override {}  // score() reads the documents
 
     io::OrderedJson score(i64 item, Engine& engine,
                           const ModelTokenizer& tokenizer) const override {
@@ -167,17 +167,19 @@ class LineItems final : public ScoreData {
     }
     const std::string& name() const override { return name_; }
     const std::string& identity() const override { return identity_; }
-    void check(const ModelTokenizer& tokenizer, i64 vocab_size, i64 context) const override {
+    void tokenize(const ModelTokenizer& tokenizer, i64 vocab_size, i64 context) override {
         constexpr size_t most = 10;
         Problems problems;
-        for (const Line& line : lines_) {
+        pairs_.assign(lines_.size(), {});
+        for (size_t i = 0; i < lines_.size() && problems.found().size() < most; ++i) {
+            const Line& line = lines_[i];
             if (line.document) continue;
             for (const Passage& choice : line.choices) {
                 problems.check([&] {
-                    check_pair(pair_of(line, choice, tokenizer), vocab_size, context, line.where);
+                    pairs_[i].push_back(pair_of(line, choice, tokenizer));
+                    check_pair(pairs_[i].back(), vocab_size, context, line.where);
                 });
             }
-            if (problems.found().size() >= most) break;
         }
         problems.throw_found();
     }
@@ -191,11 +193,7 @@ class LineItems final : public ScoreData {
             return document_line(item, score_document(engine, tokens, tokenizer.before(tokens)),
                                  std::ssize(*line.document));
         }
-        std::vector<TokenPair> pairs;
-        for (const Passage& choice : line.choices) {
-            pairs.push_back(pair_of(line, choice, tokenizer));
-        }
-        const auto scores = score_pairs(engine, pairs, line.where);
+        const auto scores = score_pairs(engine, pairs_.at(static_cast<size_t>(item)), line.where);
         if (line.question) return question_line(item, line, scores);
         return {{"kind", "request"},
                 {"index", item},
@@ -248,6 +246,8 @@ class LineItems final : public ScoreData {
     std::string name_;
     std::string identity_;
     std::vector<Line> lines_;
+    // For each line, the pairs of tokenize(): one for each choice, none for a document.
+    std::vector<std::vector<TokenPair>> pairs_;
 };
 
 }  // namespace

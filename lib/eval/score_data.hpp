@@ -35,10 +35,10 @@ class ScoreData {
     virtual bool needs_tokenizer() const = 0;
     virtual const std::string& name() const = 0;      // the path, for messages
     virtual const std::string& identity() const = 0;  // a digest of the data
-    // Throws an Error with the first items that score() would refuse for a model of this size, so
-    // that none of them ends a long run.
-    virtual void check(const ModelTokenizer& tokenizer, i64 vocab_size, i64 context) const = 0;
-    // Scores one item. Returns its line of the results:
+    // Tokenizes all requests and questions for score(). Throws an Error with the first items that
+    // score() would refuse for a model of this size, so that none of them ends a long run.
+    virtual void tokenize(const ModelTokenizer& tokenizer, i64 vocab_size, i64 context) = 0;
+    // Scores one item, after tokenize() with the same tokenizer. Returns its line of the results:
     //   {"kind": "document", "index", "tokens", "bytes", "log_probability", "loss"}
     //   {"kind": "request", "index", "tokens", "log_probability", "greedy"}
     //   {"kind": "question", "index", "choices": [{"tokens", "characters", "log_probability",

@@ -5,6 +5,7 @@
 
 #include "../support/temp_dir.hpp"
 #include "base/version.hpp"
+#include "eval/score_data.hpp"
 #include "io/atomic.hpp"
 #include "io/file.hpp"
 #include "io/json.hpp"
@@ -52,6 +53,26 @@ class RecordingEngine final : public eval::Engine {
   private:
     i64 context_;
     eval::Residency residency_;
+};
+
+// The byte tokenizer, which counts the texts that it encodes.
+class CountingTokenizer final : public text::Tokenizer {
+  public:
+    std::string_view type() const override { return bytes_->type(); }
+    i64 vocab_size() const override { return bytes_->vocab_size(); }
+    std::optional<i32> eod() const override { return bytes_->eod(); }
+    const std::string& digest() const override { return bytes_->digest(); }
+    std::unique_ptr<text::Encoder> make_encoder(i64 text_bytes) const override {
+        ++n_encoded;
+        return bytes_->make_encoder(text_bytes);
+    }
+    bool has_token(i32 id) const override { return bytes_->has_token(id); }
+    std::string_view token(i32 id) const override { return bytes_->token(id); }
+
+    mutable i64 n_encoded = 0;
+
+  private:
+    std::shared_ptr<const text::Tokenizer> bytes_ = text::make_byte_tokenizer();
 };
 
 std::vector<i32> numbers(i32 n) {
@@ -148,4 +169,27 @@ TEST_CASE("what the tokenizer puts before and after a text is not scored") {
     const eval::ModelTokenizer known{tokenizer, 7};
     CHECK(known.before(tokenizer->encode("a")) == -1);
     CHECK(known.before(std::vector<i32>{1, 2}) == 7);
+}
+
+TEST_CASE("requests and questions are tokenized once") {
+    const test::TempDir dir;
+    io::write_file(dir / "data.jsonl",
+                   R"({"context": "ab", "continuation": "c"})"
+                   "\n"
+                   R"({"text": "abc"})"
+                   "\n"
+                   R"({"context": "a", "choices": ["b", "cd"], "label": 1})",
+                   io::Overwrite::yes);
+    const auto data = eval::ScoreData::open(dir / "data.jsonl", {});
+    const auto tokenizer = std::make_shared<CountingTokenizer>();
+    const eval::ModelTokenizer model{tokenizer, 256};
+    RecordingEngine engine(20);
+    data->tokenize(model, engine.vocab_size(), engine.context());
+    const i64 n_encoded = tokenizer->n_encoded;
+    CHECK(n_encoded > 0);
+    CHECK(data->score(0, engine, model)["log_probability"] == -2);
+    CHECK(data->score(2, engine, model)["choices"][1]["tokens"] == 2);
+    CHECK(tokenizer->n_encoded == n_encoded);
+    CHECK(data->score(1, engine, model)["tokens"] == 3);
+    CHECK(tokenizer->n_encoded == n_encoded + 1);
 }
