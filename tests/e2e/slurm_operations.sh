@@ -236,7 +236,20 @@ END
     [ "$(grep -c '^start' tiny-"$job".log)" = 2 ] || fail "$code: $(cat tiny-"$job".log)"
     grep -q '^finished' tiny-"$job".log || fail "$code: $(cat tiny-"$job".log)"
 done
-# With a spare node, the training starts again in the same job.
+# With a spare node, the training starts again in the same job, also while Slurm does not answer the update of the comment.
+cat >stand-in/scontrol <<END
+#!/bin/bash
+if [[ "\$*" == *Comment=lm-train,* ]]; then
+    for _ in {1..200}; do
+        [ "\$(grep -c '^start' "$work/tiny-\$SLURM_JOB_ID.log")" != 2 ] || exit
+        sleep 0.1
+    done
+    echo "start waits for scontrol"
+    exit
+fi
+exec "$(command -v scontrol)" "\$@"
+END
+chmod +x stand-in/scontrol
 cat >stand-in/lm-train <<'END'
 #!/bin/bash
 [ "$SLURM_PROCID" != 0 ] || echo "start of $SLURM_NTASKS on $SLURM_STEP_NODELIST"
@@ -246,6 +259,7 @@ END
 job=$(options=(--nodes=3 --ntasks-per-node=1 --no-kill) && NODES=2 PATH=$work/stand-in:$PATH FRESH=1 submit slurm/train.sbatch)
 finish "$job" 0
 [ "$(grep '^start' tiny-"$job".log | tr '\n' ' ')" = "start of 2 on n[1-2] start of 2 on n[1,3] " ] || fail "a spare node: $(cat tiny-"$job".log)"
+rm stand-in/scontrol
 # The same failure on several hosts has another cause than a host; the array ends after MAX_FAILURES, and not by lm-train's own count
 # of starts without a step.
 cat >stand-in/lm-train <<'END'
