@@ -24,8 +24,6 @@ namespace lm::shmcheck {
 namespace {
 
 constexpr const char* directory = "/dev/shm";
-// --remove keeps younger segments, because a process may be about to open them.
-constexpr i64 default_min_age_s = 60;
 
 constexpr const char* default_warn = "80%";
 constexpr const char* default_crit = "95%";
@@ -89,7 +87,7 @@ Sample take_sample(const Thresholds& thresholds) {
 
 cluster::SegmentSelection selection_of(const Flags& flags) {
     cluster::SegmentSelection selection{.name = flags.name, .min_bytes = flags.min_size.value};
-    if (flags.older) selection.min_age_s = static_cast<i64>(flags.older->seconds);
+    if (flags.older) selection.older_s = static_cast<i64>(flags.older->seconds);
     if (flags.user) {
         selection.uid = cluster::uid_of(*flags.user);
         if (!selection.uid) usage_error("--user", "'{}' is not a user of this host", *flags.user);
@@ -158,9 +156,8 @@ std::vector<cluster::Segment> removable_in(const Sample& sample,
 }
 
 // Removes the removable segments of the selection. Returns whether all of them were removed.
-bool remove_segments(const Sample& sample, cluster::SegmentSelection selection) {
+bool remove_segments(const Sample& sample, const cluster::SegmentSelection& selection) {
     const std::vector<cluster::Segment> segments = removable_in(sample, selection);
-    if (selection.min_age_s == 0) selection.min_age_s = default_min_age_s;
     bool all_removed = true;
     for (const cluster::Segment& segment : segments) {
         const cluster::Removal removal = cluster::remove_segment(directory, segment, selection);
@@ -267,7 +264,8 @@ void declare(cli::Options& options, Flags& flags) {
                   "with --stale: only these names below /dev/shm, also of files that no known "
                   "library made");
     options.value("--older", &flags.older, "TIME",
-                  "with --stale: only segments that did not change for TIME");
+                  "with --stale: only segments that did not change for TIME, also of libraries "
+                  "whose names have no process id");
     options.value("--user", &flags.user, "USER", "with --stale: only segments of this user");
     options.value("--stress", &flags.stress, "SIZE",
                   "allocate and touch SIZE of shared memory in a child process, then free it");

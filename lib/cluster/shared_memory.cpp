@@ -86,8 +86,8 @@ void find_owners(Segment& segment, const std::string& directory, const ProcessTa
         case Holder::none:
             break;
     }
-    const bool ended = segment.creator == 0 || !process_exists(segment.creator);
-    segment.state = maker && ended ? SegmentState::dead : SegmentState::unused;
+    const bool ended = segment.creator != 0 && !process_exists(segment.creator);
+    segment.state = ended ? SegmentState::dead : SegmentState::unused;
 }
 
 // Returns the regular files below `directory` and its subfolders that are on the file system
@@ -246,14 +246,15 @@ bool selects(const SegmentSelection& selection, const std::string& directory,
         if (::fnmatch(selection.name->c_str(), name.c_str(), FNM_PATHNAME) != 0) return false;
     }
     if (selection.uid && segment.uid != *selection.uid) return false;
-    return segment.bytes >= selection.min_bytes && age_s(segment) >= selection.min_age_s;
+    return segment.bytes >= selection.min_bytes && age_s(segment) >= selection.older_s.value_or(0);
 }
 
 bool is_removable(const SegmentSelection& selection, const std::string& directory,
                   const Segment& segment) {
-    if (!segment.system_v && is_in_step(path_below(directory, segment.name))) return false;
-    return segment.state == SegmentState::dead ||
-           (segment.state == SegmentState::unused && selection.name);
+    const std::string name = segment.system_v ? "" : path_below(directory, segment.name);
+    if (is_in_step(name)) return false;
+    if (segment.state != SegmentState::unused) return segment.state == SegmentState::dead;
+    return selection.name || (selection.older_s && segment.creator == 0 && maker_of(name));
 }
 
 Removal remove_segment(const std::string& directory, const Segment& segment,
@@ -265,8 +266,9 @@ Removal remove_segment(const std::string& directory, const Segment& segment,
     });
     if (found == now.segments.end()) return {false, "it was removed already"};
     if (!is_removable(selection, directory, *found)) return {false, "it is no longer dead"};
-    if (age_s(*found) < selection.min_age_s) {
-        return {false, fmt::format("it changed less than {} s ago", selection.min_age_s)};
+    const i64 min_age_s = selection.older_s.value_or(default_min_age_s);
+    if (age_s(*found) < min_age_s) {
+        return {false, fmt::format("it changed less than {} s ago", min_age_s)};
     }
     const int result = found->system_v ? shmctl(static_cast<int>(found->id), IPC_RMID, nullptr)
                                        : unlink_file(directory, *found);

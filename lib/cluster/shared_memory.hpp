@@ -19,10 +19,11 @@ namespace lm::cluster {
 // live: a process, visible or not, has the segment open or mapped.
 // dead: a killed program left it. No process has the segment open or mapped; the creator of a
 // System V segment has ended; a file has the name that a library gives to its segments
-// (segment_names.hpp), and the process in this name has ended.
+// (segment_names.hpp), with the id of a process that has ended.
 // idle: a System V segment without attached processes, whose creator is alive.
 // unused: a file that no process has open or mapped, with another name. A user may keep it there: a
-// step of --local-save, a staged dataset.
+// step of --local-save, a staged dataset. A program may open a segment again whose name has no
+// process id: Python's SharedMemory lasts after close().
 // unknown: no holder is visible, but this process cannot see all processes that may hold it.
 enum class SegmentState { live, idle, dead, unused, unknown };
 inline constexpr std::array segment_states{
@@ -66,12 +67,13 @@ struct SegmentSelection {
     std::optional<std::string> name;  // glob(7) of the path below `directory`, or "sysv:ID"
     std::optional<i64> uid;
     i64 min_bytes = 0;
-    i64 min_age_s = 0;  // seconds since the last change
+    std::optional<i64> older_s;  // seconds since the last change
 };
 bool selects(const SegmentSelection& selection, const std::string& directory,
              const Segment& segment);
 
-// Returns whether a segment may be removed: it is dead, or it is unused and the selection names it.
+// Returns whether a segment may be removed: it is dead, or it is unused and the selection has a
+// name, or an age and the segment is that of a library that writes no process id into its names.
 // Files of a checkpoint step are never removable.
 bool is_removable(const SegmentSelection& selection, const std::string& directory,
                   const Segment& segment);
@@ -80,9 +82,10 @@ struct Removal {
     bool removed = false;
     std::string reason;  // why the segment was kept; empty when it was removed
 };
+inline constexpr i64 default_min_age_s = 60;
 // Reads the state of a segment again, and removes the segment if it is still removable. Keeps a
-// segment that changed less than `selection.min_age_s` ago, because a process may be about to open
-// it.
+// segment that changed less than `selection.older_s` ago, by default `default_min_age_s`, because
+// a process may be about to open it.
 Removal remove_segment(const std::string& directory, const Segment& segment,
                        const SegmentSelection& selection);
 

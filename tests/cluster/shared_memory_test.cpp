@@ -4,6 +4,7 @@
 
 #include <fcntl.h>
 #include <sys/mman.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -27,11 +28,19 @@ bool has_shm() {
     return access(shm, R_OK | W_OK | X_OK) == 0;
 }
 
+// Returns the id of a process that has ended. Other tests use the same /dev/shm.
+pid_t ended_process() {
+    const pid_t pid = fork();
+    if (pid == 0) _exit(0);
+    REQUIRE(waitpid(pid, nullptr, 0) == pid);
+    return pid;
+}
+
 // A file in /dev/shm, removed at the end.
 class ShmFile {
   public:
     explicit ShmFile(i64 bytes,
-                     const std::string& name = fmt::format("sm_segment.test.{}", getpid()))
+                     const std::string& name = fmt::format("torch_{}_1_1", ended_process()))
         : path_(fmt::format("{}/{}", shm, name)) {
         fd_ = open(path_.c_str(), O_CREAT | O_RDWR | O_TRUNC | O_CLOEXEC, 0600);
         REQUIRE(fd_ >= 0);
@@ -117,10 +126,11 @@ TEST_CASE("a segment is live while a process has it open or mapped") {
     munmap(mapped, 4096);
     CHECK(state() == SegmentState::dead);
     const SharedMemory memory = read_shared_memory(shm);
-    const Removal young = remove_segment(shm, *find(memory, file.path()), {.min_age_s = 3600});
+    const Removal young = remove_segment(shm, *find(memory, file.path()), {.older_s = 3600});
     CHECK_FALSE(young.removed);
     CHECK(young.reason == "it changed less than 3600 s ago");
-    CHECK(remove_segment(shm, *find(memory, file.path()), {}).removed);
+    CHECK_FALSE(remove_segment(shm, *find(memory, file.path()), {}).removed);
+    CHECK(remove_segment(shm, *find(memory, file.path()), {.older_s = 0}).removed);
     CHECK(access(file.path().c_str(), F_OK) != 0);
     CHECK(remove_segment(shm, *find(memory, file.path()), {}).reason == "it was removed already");
 }
@@ -163,17 +173,23 @@ TEST_CASE("a file that a user keeps is unused, and is removed only by its name")
     using enum SegmentState;
     const std::string own = fmt::format("lm-test-{}", getpid());
     CHECK(state_and_removal(own, {}) == std::pair(unused, false));
-    CHECK(state_and_removal(own, {.name = "lm-test-*"}) == std::pair(unused, true));
+    CHECK(state_and_removal(own, {.older_s = 0}) == std::pair(unused, false));
+    CHECK(state_and_removal(own, {.name = "lm-test-*", .older_s = 0}) == std::pair(unused, true));
     // The process in the name of a PyTorch segment is alive.
     const std::string alive = fmt::format("torch_{}_1_1", getpid());
-    CHECK(state_and_removal(alive, {}) == std::pair(unused, false));
+    CHECK(state_and_removal(alive, {.older_s = 0}) == std::pair(unused, false));
+    // A program may open its segment again, whose name has no process.
+    const std::string closed = fmt::format("psm_{:08x}", getpid());
+    CHECK(state_and_removal(closed, {}) == std::pair(unused, false));
+    CHECK(state_and_removal(closed, {.older_s = 0}) == std::pair(unused, true));
     // The files of a subfolder belong to a user, whatever their names are; steps are never removed.
     const std::filesystem::path folder = fmt::format("{}/{}", shm, own);
     std::filesystem::create_directories(folder / "global_step8");
-    CHECK(state_and_removal(own + "/nccl-aB3dEf", {}) == std::pair(unused, false));
-    CHECK(state_and_removal(own + "/staged", {.name = "lm-test-*/staged"}) ==
+    CHECK(state_and_removal(own + "/nccl-aB3dEf", {.older_s = 0}) == std::pair(unused, false));
+    CHECK(state_and_removal(own + "/staged", {.name = "lm-test-*/staged", .older_s = 0}) ==
           std::pair(unused, true));
-    CHECK(state_and_removal(own + "/global_step8/weights", {.name = own + "/global_step8/*"}) ==
+    CHECK(state_and_removal(own + "/global_step8/weights",
+                            {.name = own + "/global_step8/*", .older_s = 0}) ==
           std::pair(unused, false));
     std::filesystem::remove_all(folder);
 }
@@ -190,8 +206,8 @@ TEST_CASE("a selection of segments") {
     CHECK(is_selected({.uid = 5}));
     CHECK_FALSE(is_selected({.uid = 6}));
     CHECK_FALSE(is_selected({.min_bytes = 11}));
-    CHECK(is_selected({.min_age_s = 90}));
-    CHECK_FALSE(is_selected({.min_age_s = 1000}));
+    CHECK(is_selected({.older_s = 90}));
+    CHECK_FALSE(is_selected({.older_s = 1000}));
     CHECK(selects({.name = "sysv:*"}, shm, {.system_v = true, .name = "sysv:7"}));
 }
 

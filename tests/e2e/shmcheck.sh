@@ -131,17 +131,28 @@ grep -qE "/dev/shm/held +owner not visible" <<<"$(unshare -pf --mount-proc "$shm
     die "the segment of a process in another namespace"
 exec 7<&- 8<&-
 
-# A file of a known library that no process has open was left over by a killed program. Other files may be kept on purpose.
+# A file with the name of a known library and the id of a process that has ended was left over by a killed program. Other files may
+# be kept on purpose.
+ended=$(bash -c 'echo $$')
 gives 0 '^ +1\.00 MiB +root +/dev/shm/held +not open'
 gives 0 ' 1$' --stale
-mv /dev/shm/held /dev/shm/nccl-aB3dEf
-gives 1 '^ +1\.00 MiB +root +/dev/shm/nccl-aB3dEf +DEAD' --stale
-gives 1 'nccl-aB3dEf: not removed: .*60 s' --stale --remove
+mv /dev/shm/held "/dev/shm/torch_${ended}_1_1"
+gives 1 "^ +1\.00 MiB +root +/dev/shm/torch_${ended}_1_1 +DEAD" --stale
+gives 1 "torch_${ended}_1_1: not removed: .*60 s" --stale --remove
 gives 0 ' 1 dead ' --stale --older 30m --remove
 gives 0 ' 1 dead ' --stale --user nobody --remove
-touch -d '1 hour ago' /dev/shm/nccl-aB3dEf
-gives 0 'note: .*/dev/shm/nccl-aB3dEf: removed, 1\.00 MiB freed' --stale --older 30m --user root --remove
+touch -d '1 hour ago' "/dev/shm/torch_${ended}_1_1"
+gives 0 "note: .*/dev/shm/torch_${ended}_1_1: removed, 1\.00 MiB freed" --stale --older 30m --user root --remove
 gives 0 ' 0$' --stale
+
+# A name without a process does not show whether its program has ended: Python's SharedMemory lasts after close().
+echo x >/dev/shm/psm_0123abcd
+touch -d '1 hour ago' /dev/shm/psm_0123abcd
+gives 0 ' 1$' --stale --remove
+gives 0 ' 1$' --stale --older 2h --remove
+[ -f /dev/shm/psm_0123abcd ] || die "the segment of a running program is gone"
+gives 1 '/dev/shm/psm_0123abcd +not open' --stale --older 30m
+gives 0 'psm_0123abcd: removed' --stale --older 30m --remove
 
 # The steps of --local-save and staged data stay; --name removes what it names, but no step.
 mkdir -p /dev/shm/run/n1/global_step55 /dev/shm/stage /dev/shm/sm_segment.run/global_step5
@@ -160,12 +171,12 @@ gives 0 'corpus.bin: removed' --stale --name 'stage/*' --remove
 [ "$(find /dev/shm -type f | wc -l)" = 3 ] || die "steps are gone: $(find /dev/shm -type f)"
 rm -r /dev/shm/run /dev/shm/stage /dev/shm/sm_segment.run
 
-head -c 7500000 /dev/zero >/dev/shm/psm_0123abcd
+head -c 7500000 /dev/zero >"/dev/shm/torch_${ended}_1_1"
 gives 1 "warning: $host: /dev/shm: 89\.5 % .*bytes .*\(warning from 80 %\)"
 gives 1 '"health":"critical","reason":"89\.5 % of its bytes are used \(critical from 85 %\)"' \
     --crit 85 --json
 gives 0 ' 1, 1 dead ' --warn 90% --crit 95%
-rm /dev/shm/psm_0123abcd
+rm "/dev/shm/torch_${ended}_1_1"
 for i in $(seq 44); do : >"/dev/shm/empty$i"; done
 gives 1 '% of its inodes are used \(warning' --warn 80%
 rm /dev/shm/empty*
@@ -186,9 +197,9 @@ shows() {
 }
 shows ' 0 B +0$'
 sleep 1 # five checks without a change
-head -c 4194304 /dev/zero >/dev/shm/psm_0000aaaa
+head -c 4194304 /dev/zero >"/dev/shm/torch_${ended}_1_1"
 shows '4\.00 MiB  1, 1 dead '
-rm /dev/shm/psm_0000aaaa
+rm "/dev/shm/torch_${ended}_1_1"
 shows '4\.00 MiB  0$'
 kill -TERM $watcher
 code=0
@@ -199,7 +210,7 @@ same=$(sed 's/^[^ ]* *//' "$watched" | uniq -d)
 [ -z "$same" ] || die "--watch: a line without a change: $same"
 
 # A terminal of 80 columns shows each line whole, also with dead segments and long names.
-head -c 1048576 /dev/zero >"/dev/shm/vader_segment.$(printf 'segment%.0s' {1..7})"
+head -c 1048576 /dev/zero >"/dev/shm/fi_shm_${ended}_$(printf 'segment%.0s' {1..7})"
 for options in "" "--watch 200ms"; do
     : >"$watched"
     : >"$pid_file"
@@ -211,6 +222,6 @@ for options in "" "--watch 200ms"; do
     [ "$(grep -v '^lm-shmcheck: ' "$watched" | tr -d '\r' | wc -L)" -le 80 ] ||
         die "$options: a line of more than 80 columns: $(cat "$watched")"
 done
-rm /dev/shm/vader_segment*
+rm /dev/shm/fi_shm_*
 
 umount /dev/shm
