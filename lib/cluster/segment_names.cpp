@@ -25,7 +25,7 @@ constexpr KnownName known_names[] = {
     {"Open MPI", "(?:vader|sm)_segment\\.[^/]+"},  // btl/vader, btl/sm
     {"Open MPI", "osc_rdma\\.[^/]+"},              // osc/rdma
     {"Open MPI", "coll_(?:sm|shm|han)[._][^/]+"},  //
-    {"PMIx", "(?:pmix-gds-shmem|pmix_dstor).+"},   // gds/shmem
+    {"PMIx", "pmix(?:-gds-shmem|_dstor)[^/]+"},    // gds/shmem
     {"UCX", "ucx_shm_(?:posix_)?[0-9a-f]+"},       // uct/sm/mm/posix
     {"MPICH", "mpich_shar_tmp[A-Za-z0-9]{6}"},     //
     {"Intel MPI", "Intel_MPI_[A-Za-z0-9]{6}"},     //

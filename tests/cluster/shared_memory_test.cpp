@@ -145,10 +145,12 @@ TEST_CASE("the names of segments that libraries make") {
     CHECK(creator("cuda.shm.3e8.1a2b.1") == 0x1a2b);
     CHECK(creator("psm_0123abcd") == 0);
     CHECK(creator("sem.loky-4711-abc_1") == 4711);
+    CHECK(creator("pmix_dstor_ds12_1234") == 0);
     CHECK(creator("vader_segment.n17.1000.1a2b0001.3") == 0);
-    for (const char* name : {"", "nccl", "nccl-notes.txt", "torch_weights", "corpus.bin",
-                             "psm_notes", "run/nccl-aB3dEf", "sm_segment.a/b.bin",
-                             "coll_sm_a/data.bin", "torch_99999999999999999999_1_1"}) {
+    for (const char* name :
+         {"", "nccl", "nccl-notes.txt", "torch_weights", "corpus.bin", "psm_notes",
+          "run/nccl-aB3dEf", "sm_segment.a/b.bin", "pmix_dstor_data/sub/data.bin",
+          "coll_sm_a/data.bin", "torch_99999999999999999999_1_1"}) {
         CAPTURE(name);
         CHECK(creator(name) == -1);
     }
