@@ -237,7 +237,8 @@ int run(const Flags& flags) {
     bool healthy = sample.health == Health::ok;
     if (flags.limits) cli::write_stdout(flags.json ? limits_json() : "\n" + limits_text());
     if (flags.remove) {
-        const bool all_removed = remove_segments(sample, selection_of(flags));
+        // A pipe may have delayed the list.
+        const bool all_removed = remove_segments(take_sample(thresholds), selection_of(flags));
         healthy = all_removed && take_sample(thresholds).health == Health::ok;
     } else if (flags.stale) {
         healthy = removable_in(sample, selection_of(flags)).empty() && healthy;

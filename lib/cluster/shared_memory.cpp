@@ -181,6 +181,32 @@ int unlink_file(const std::string& directory, const Segment& segment) {
     return unlinkat(folder.get(), name.c_str(), 0);
 }
 
+// Asks the kernel for the state of a System V segment that was not in use. Returns nullopt when it
+// was removed.
+std::optional<Segment> system_v_now(Segment segment) {
+    shmid_ds status = {};
+    if (shmctl(static_cast<int>(segment.id), IPC_STAT, &status) != 0) {
+        return errno == EACCES ? std::optional(segment) : std::nullopt;
+    }
+    if (status.shm_cpid != segment.creator || status.shm_ctime != segment.changed) {
+        return std::nullopt;
+    }
+    if (status.shm_nattch > 0) segment.state = SegmentState::live;
+    return segment;
+}
+
+// Asks the kernel for the state of a file that was not in use. Returns nullopt when it was removed.
+std::optional<Segment> file_now(Segment segment) {
+    struct stat status = {};
+    if (lstat(segment.name.c_str(), &status) != 0 ||
+        FileId{status.st_dev, status.st_ino} != segment.file) {
+        return std::nullopt;
+    }
+    segment.changed = status.st_mtime;
+    if (ask_for_lease(segment.name) == Holder::some) segment.state = SegmentState::live;
+    return segment;
+}
+
 std::string system_v_text() {
     constexpr const char* path = "/proc/sysvipc/shm";
     return io::exists(path) ? io::read_file(path) : "";
@@ -259,19 +285,15 @@ bool is_removable(const SegmentSelection& selection, const std::string& director
 
 Removal remove_segment(const std::string& directory, const Segment& segment,
                        const SegmentSelection& selection) {
-    const SharedMemory now = read_shared_memory(directory);
-    const auto found = std::ranges::find_if(now.segments, [&segment](const Segment& other) {
-        return other.name == segment.name && other.file == segment.file &&
-               other.creator == segment.creator;
-    });
-    if (found == now.segments.end()) return {false, "it was removed already"};
-    if (!is_removable(selection, directory, *found)) return {false, "it is no longer dead"};
+    const std::optional<Segment> now = segment.system_v ? system_v_now(segment) : file_now(segment);
+    if (!now) return {false, "it was removed already"};
+    if (!is_removable(selection, directory, *now)) return {false, "it is no longer dead"};
     const i64 min_age_s = selection.older_s.value_or(default_min_age_s);
-    if (age_s(*found) < min_age_s) {
+    if (age_s(*now) < min_age_s) {
         return {false, fmt::format("it changed less than {} s ago", min_age_s)};
     }
-    const int result = found->system_v ? shmctl(static_cast<int>(found->id), IPC_RMID, nullptr)
-                                       : unlink_file(directory, *found);
+    const int result = now->system_v ? shmctl(static_cast<int>(now->id), IPC_RMID, nullptr)
+                                     : unlink_file(directory, *now);
     if (result != 0) return {false, std::strerror(errno)};
     return {true, ""};
 }

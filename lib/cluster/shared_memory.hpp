@@ -83,9 +83,9 @@ struct Removal {
     std::string reason;  // why the segment was kept; empty when it was removed
 };
 inline constexpr i64 default_min_age_s = 60;
-// Reads the state of a segment again, and removes the segment if it is still removable. Keeps a
-// segment that changed less than `selection.older_s` ago, by default `default_min_age_s`, because
-// a process may be about to open it.
+// Removes a segment of read_shared_memory() if it is still removable: the kernel is asked again
+// about its holders and its last change. Keeps a segment that changed less than `selection.older_s`
+// ago, by default `default_min_age_s`, because a process may be about to open it.
 Removal remove_segment(const std::string& directory, const Segment& segment,
                        const SegmentSelection& selection);
 
