@@ -3,6 +3,7 @@
 // time.
 #include <algorithm>
 #include <filesystem>
+#include <map>
 #include <memory>
 
 #include "args.hpp"
@@ -14,6 +15,7 @@
 #include "data/indexed/indexed_writer.hpp"
 #include "io/atomic.hpp"
 #include "preprocess/build.hpp"
+#include "preprocess/input_plan.hpp"
 
 namespace lm::preprocess {
 namespace {
@@ -35,11 +37,43 @@ bool is_same_dataset(const std::string& a, const std::string& b) {
     return a == b || std::filesystem::equivalent(data::bin_path(a), data::bin_path(b), none);
 }
 
+// Counts the shards i/n among the inputs, to find one that is missing or given twice. Several keys
+// or corpora have several datasets for each shard, and node-local copies of a corpus differ in
+// their times, so the shards of each n are compared by number only.
+class ShardCount {
+  public:
+    void add(const std::string& input, const io::Json& origin) {
+        if (!origin.is_object() || !origin.contains("--shard")) return;
+        const Shard shard =
+            parse_shard(io::json_get<std::string>(origin, "--shard", data::metadata_path(input)));
+        ++times_[shard.count][shard.index];
+    }
+    // Throws Error(failure) unless the inputs have all shards of each n equally often.
+    void check() const {
+        for (const auto& [count, times] : times_) {
+            const i64 expected = times.begin()->second;
+            for (i64 i = 0; i < count; ++i) {
+                const auto found = times.find(i);
+                const i64 n = found == times.end() ? 0 : found->second;
+                if (n == expected) continue;
+                run_error(fmt::format("--shard {}/{}", i, count),
+                          "{} of the inputs are this shard, {} are shard {}/{}: merge every shard "
+                          "of a run once",
+                          n, expected, times.begin()->first, count);
+            }
+        }
+    }
+
+  private:
+    std::map<i64, std::map<i64, i64>> times_;  // number of inputs by n and i
+};
+
 // Checks that all inputs have the same dtype and tokenizer. Returns the metadata of the output;
 // nullopt when an input has no metadata file.
 std::optional<data::DatasetMetadata> merged_facts(const std::vector<std::string>& inputs,
                                                   data::TokenType* type, i64* bytes) {
     std::optional<data::DatasetMetadata> merged;
+    ShardCount shards;
     bool all_have_one = true, some_end = false, some_do_not = false;
     for (const std::string& input : inputs) {
         const auto dataset = data::IndexedDataset::open(input);
@@ -58,6 +92,7 @@ std::optional<data::DatasetMetadata> merged_facts(const std::vector<std::string>
         const auto metadata = data::read_metadata(dataset);
         all_have_one = all_have_one && metadata.has_value();
         if (!metadata) continue;
+        shards.add(input, metadata->origin);
         if (!merged) merged = metadata;
         if (metadata->tokenizer.digest != merged->tokenizer.digest) {
             run_error(input,
@@ -68,6 +103,7 @@ std::optional<data::DatasetMetadata> merged_facts(const std::vector<std::string>
         merged->largest_id = std::max(merged->largest_id, metadata->largest_id);
         if (metadata->documents > 0) (metadata->appended_eod ? some_end : some_do_not) = true;
     }
+    shards.check();
     if (!all_have_one) {
         note("not every input has a metadata file: the output gets none");
         return std::nullopt;

@@ -102,6 +102,16 @@ for i in 0 1 2; do "$lm" --input d/part.0$i --output-prefix p$i --append-eod --q
 "$lm" merge --output-prefix merged p0_text_document p1_text_document p2_text_document --quiet
 cmp merged.bin one_text_document.bin && cmp merged.idx one_text_document.idx
 "$lm" verify merged > /dev/null
+# A merge of shards has each of them once, of one division of the input.
+for i in 0 1 2 3; do "$lm" --input d --output-prefix s$i --append-eod --shard $i/4 --quiet; done
+"$lm" merge --output-prefix sharded s0_text_document s1_text_document s2_text_document s3_text_document --quiet
+cmp sharded.bin one_text_document.bin
+expect 3 '--shard 2/4: 0 .* 1 ' "$lm" merge --output-prefix lost s0_text_document s1_text_document s3_text_document
+expect 3 '--shard 0/4: 0 .* 1 ' "$lm" merge --output-prefix lost s1_text_document s2_text_document s3_text_document
+expect 3 '--shard 1/4: 2 .* 1 ' "$lm" merge --output-prefix lost s{0,1,1,2,3}_text_document
+"$lm" --input d --output-prefix s2 --append-eod --shard 2/3 --quiet --force
+expect 3 '--shard 0/3: 0 .* 1 ' "$lm" merge --output-prefix lost s{0,1,2,3}_text_document
+[ ! -e lost.idx ] || fail "a merge of other shards"
 # A dataset with modes is not merged without them.
 cp one_text_document.bin modes.bin
 { cat one_text_document.idx; head -c "$("$lm" info --json one_text_document | jq .sequences)" /dev/zero; } >modes.idx

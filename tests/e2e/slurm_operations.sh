@@ -62,7 +62,7 @@ job=$(submit slurm/preprocess.sbatch --input corpus.jsonl --output-prefix data -
 finish "$job" 0
 [ -s data_text_document.bin ] || fail "no data: $(cat tiny-"$job".log)"
 # One job for each shard, and a merge after the last one: the same bytes.
-shards=$(options=(--array=0-2) && submit slurm/preprocess-shards.sbatch --input corpus.jsonl --output-prefix shard \
+shards=$(options=(--array=0-2) && SHARDS=3 submit slurm/preprocess-shards.sbatch --input corpus.jsonl --output-prefix=shard \
     --tokenizer-type ByteTokenizer --append-eod)
 job=$(sbatch --parsable --dependency="afterok:$shards" --output=merge-%A.log \
     --wrap="lm-preprocess merge --output-prefix all shard-?????_text_document.idx")
