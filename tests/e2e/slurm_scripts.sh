@@ -25,3 +25,24 @@ prints ' --shard 2/4 --output-prefix /d/corpus-00002$' task "${array[@]}" SHARDS
 prints ' --shard 2/4 --output-prefix /d/corpus-00002$' task "${array[@]}" SHARDS=4 -- --output-prefix=/d/corpus --input a
 for shards in SHARDS= SHARDS=2 SHARDS=x; do expect 2 '' task "${array[@]}" $shards -- --input a --output-prefix c; done
 expect 2 '' task SHARDS=4 -- --input a --output-prefix c
+
+# ---- train.sbatch: the host of a crash, by the errors of srun -------------------------------------
+# shellcheck source=/dev/null
+. <(sed -n '/^crashed_host() {/,/^}/p' "$share/train.sbatch")
+# blames HOST LINE...: the host that these lines blame.
+blames() {
+    printf '%s\n' "${@:2}" >errors
+    # shellcheck disable=SC2034
+    errors=errors
+    [ "$(crashed_host | cut -d' ' -f1)" = "$1" ] || fail "blames '$(crashed_host)', not '$1': $(cat errors)"
+}
+killed=("srun: error: n1: tasks 0-3: Killed" "srun: error: n2: tasks 4-7: Killed")
+cancelled="slurmstepd-n1: error: *** STEP 7.0 ON n1 CANCELLED AT 2026-11-29T12:00:00 ***"
+blames n1 "${killed[@]}"
+# scancel 7.0
+blames '' "$cancelled" "${killed[@]}"
+blames '' "${killed[0]}" "$cancelled" "${killed[1]}"
+# The script itself ends the other ranks after a crash.
+blames n1 "${killed[0]}" "train.sbatch: ends 7.0" "$cancelled" "${killed[1]}"
+blames n2 "srun: error: n2: task 5: Segmentation fault" "$cancelled" "${killed[0]}"
+blames n2 "srun: error: Node failure on n2" "${cancelled% \*\*\*} DUE TO NODE FAILURE, SEE SLURMCTLD LOG FOR DETAILS ***" "${killed[0]}"
