@@ -18,18 +18,21 @@ configuration=$1
 # configure_job JOB: writes a configuration for a job of train.sbatch, whose running task states its directory in the comment of the
 # job. The directory outlives the job in Slurm's memory.
 configure_job() {
-    local list job name user work run state
+    local list job name user run state
     state=${XDG_STATE_HOME:-$HOME/.local/state}/lm-utils/job-$1
     configuration=$state/site.conf
-    list=$(squeue -h -j "$1" -o '%j|%u|%Z|%k' 2>&1) || [ -e "$configuration" ] || broken "squeue: job $1: $list"
+    list=$(squeue -h -j "$1" -o '%j|%u|%k' 2>&1) || [ -e "$configuration" ] || broken "squeue: job $1: $list"
     job=$(grep -m 1 '|lm-train[:,]' <<<"$list") || job=$(head -n 1 <<<"$list")
     # Without a running task, what an earlier check has read stays.
     [[ $job != *"|lm-train"[:,]* ]] && [ -e "$configuration" ] && return
     [ -n "$job" ] || broken "squeue: job $1: no such job"
-    IFS='|' read -r name user work run <<<"$job"
+    IFS='|' read -r name user run <<<"$job"
     [ -n "$user" ] || broken "squeue: job $1: its name has a line break: write a configuration"
-    run=${run#lm-train*:}
-    [ -d "$run" ] || run=$work/run
+    case $run in
+        lm-train[:,]*) run=${run#lm-train*:} ;;
+        *) run=$state/not-known-yet ;; # no task has run; the next check reads the comment again
+    esac
+    [[ $run == /* ]] || broken "job $1: its comment has the relative path $run: write a configuration"
     mkdir -p "$state" || broken "$state: cannot be created"
     printf '%s=%q\n' JOB_NAME "$name" JOB_USER "$user" RUN_DIRECTORY "$run" STATUS_FILE "$run/status.json" STATE_DIRECTORY "$state" \
         MAIN_LOG "$run/main_log.txt" >"$configuration"

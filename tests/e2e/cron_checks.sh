@@ -314,10 +314,24 @@ by_job() { # CODE PATTERN
     grep -Eq "$2" out || fail "watchdog 4711: no '$2' in: $(cat out)"
 }
 # The first task waits, so that its directory is not known yet. Later, squeue prints the waiting tasks first.
-for tasks in '' "tiny|$(id -un)|$work|lm-train, 3 of 4 nodes, 0 spare:$work/elsewhere" ''; do
-    queue "tiny|$(id -un)|$work|(null)" ${tasks:+"$tasks"}
-    env -i HOME="$work/home" PATH="$work/stand-in:/usr/bin:/bin" "$kit/pulse" 4711 >/dev/null 2>&1 || true # reads the job
-done
+# reads_job LINE...: a check reads these tasks of the job, and notes its directory.
+reads_job() {
+    queue "$@"
+    env -i HOME="$work/home" PATH="$work/stand-in:/usr/bin:/bin" "$kit/pulse" 4711 >out 2>&1 || true
+}
+noted_run() { sed -n 's/^RUN_DIRECTORY=//p' home/.local/state/lm-utils/job-4711/site.conf; }
+waiting="tiny|$(id -un)|(null)"
+reads_job "$waiting"
+# The directory of a job is not guessed, before its first task and where it is not mounted: another training may be in ./run.
+[ "$(noted_run)" != "$work/run" ] || fail "a guessed directory"
+queue '4711|PENDING|Priority|0:00'
+by_job 0 '^tiny: scheduled: job 4711 \(Priority\), last iteration none of'
+reads_job "tiny|$(id -un)|lm-train:$work/absent"
+[ "$(noted_run)" = "$work/absent" ] || fail "RUN_DIRECTORY=$(noted_run)"
+queue "tiny|$(id -un)|lm-train:run"
+by_job 3 ' job 4711: .* run: '
+for tasks in '' "tiny|$(id -un)|lm-train, 3 of 4 nodes, 0 spare:$work/elsewhere" ''; do reads_job "$waiting" ${tasks:+"$tasks"}; done
+[ "$(noted_run)" = "$work/elsewhere" ] || fail "RUN_DIRECTORY=$(noted_run)"
 queue '4711|PENDING|Priority|0:00'
 by_job 0 '^tiny: scheduled: job 4711 \(Priority\), last iteration 91 of 80'
 queue ''

@@ -46,3 +46,12 @@ blames '' "${killed[0]}" "$cancelled" "${killed[1]}"
 blames n1 "${killed[0]}" "train.sbatch: ends 7.0" "$cancelled" "${killed[1]}"
 blames n2 "srun: error: n2: task 5: Segmentation fault" "$cancelled" "${killed[0]}"
 blames n2 "srun: error: Node failure on n2" "${cancelled% \*\*\*} DUE TO NODE FAILURE, SEE SLURMCTLD LOG FOR DETAILS ***" "${killed[0]}"
+
+# ---- train.sbatch: the comment of the job, which the watchdog reads elsewhere ---------------------
+for name in squeue scancel sinfo; do printf '#!/bin/sh\n' >stand-in/$name; done
+printf '#!/bin/sh\necho "$@" >>"%s/scontrol.log"\n' "$work" >stand-in/scontrol
+printf '#!/bin/sh\nexit 4\n' >stand-in/srun
+chmod +x stand-in/*
+expect 4 '' env PATH="$work/stand-in:$PATH" SLURM_SUBMIT_DIR="$work" SLURM_JOB_ID=1 SLURM_JOB_NUM_NODES=1 SLURM_JOB_NODELIST=n1 \
+    SLURMD_NODENAME=n1 SLURM_JOB_PARTITION=all RUN_DIRECTORY=run2 FRESH=1 bash "$share/train.sbatch"
+grep -qx "update JobId=1 Comment=lm-train:$work/run2" scontrol.log || fail "the directory: $(cat scontrol.log)"
