@@ -22,9 +22,9 @@ STATE_DIRECTORY=$work/state
 PUBLISH_TO=$work/logs
 PUBLISH_FILES="log *.jsonl *.csv tensorboard/*"
 END
-publish() { # CODE PATTERN
+publish() { # CODE PATTERN [PROGRAM...]
     local code=0
-    env -i HOME=/nonexistent PATH=/usr/bin:/bin /bin/sh -c "$kit/publish $work/${conf:-site.conf}" >out 2>err </dev/null || code=$?
+    "${@:3}" env -i HOME=/nonexistent PATH=/usr/bin:/bin /bin/sh -c "$kit/publish $work/${conf:-site.conf}" >out 2>err </dev/null || code=$?
     [ "$code" = "$1" ] || fail "exit $code, wanted $1: $(cat out err)"
     grep -Eq -- "$2" out || fail "no '$2' in: $(cat out err)"
 }
@@ -55,6 +55,29 @@ sed "s|^PATH=|PATH=$work/bin:|" site.conf >race.conf
 conf=race.conf publish 0 'publish: 0 changed files'
 ! git -C hub grep -q SECRET HEAD || fail "the target of a planted link was published"
 rm run/race.jsonl
+# A file that cannot be read is named without control characters, and the others are published. root loses the capability to read
+# any file.
+as=()
+[ "$(id -u)" != 0 ] || as=(setpriv --bounding-set="-dac_override,-dac_read_search")
+unreadable=run/$'a\e[2J\n.jsonl'
+for kind in git web; do
+    mkdir -p other-web
+    sed "s#^PUBLISH_TO=.*#PUBLISH_TO=$work/other-web#; s#^STATE_DIRECTORY=.*#STATE_DIRECTORY=$work/other-state#" site.conf >web.conf
+    echo PUBLISH_KIND=web >>web.conf
+    conf=site.conf
+    [ $kind = git ] || { conf=web.conf && command -v rsync >/dev/null || continue; }
+    echo '{}' >"$unreadable"
+    chmod 000 "$unreadable"
+    echo "a line for $kind" >>run/log.jsonl
+    publish 3 "not published: .*$work/run/a\\\\E\[2J.*: cannot be read" "${as[@]}"
+    [ ! -s err ] && ! grep -q $'\e' out || fail "the name of the file: $(cat -v out err)"
+    [ -z "$(find . -name '*publish-tmp*')" ] || fail "left: $(find . -name '*publish-tmp*')"
+    if [ $kind = git ]; then published log.jsonl >now; else cp other-web/log.jsonl now; fi
+    grep -q "a line for $kind" now || fail "the other files are not published by $kind: $(cat now)"
+    rm "$unreadable"
+done
+unset conf
+publish 0 "publish: 1 changed files"
 # Files of users whose names are similar stay.
 touch logs/log.publish-tmp
 publish 0 'publish: 0 changed files'
