@@ -610,15 +610,30 @@ ln -s "$PWD" link
 echo "78 BeginTime|$PWD/link" >chain/queue
 chain
 ! grep -q lm-cron-empty chain/submitted || fail "a second job of a chain: $(cat chain/submitted)"
-# The next job has the partition, account, QOS and time of this one.
+# The next job has the partition, account, QOS, time, memory and comment of this one. A chain that another one restarts has its own.
 rm chain/queue
 cat >chain/squeue <<'END'
 #!/bin/sh
-case "$*" in *"-j 1 "*) echo "prepost|acc1|(null)|10:00" ;; *) cat "$(dirname "$0")/queue" 2>/dev/null || true ;; esac
+case "$*" in *"-j 1 "*) echo "prepost|acc1|(null)|10:00|our checks" ;; *"-j 2 "*) echo "prepost|acc1|(null)|20:00|(null)" ;; *) cat "$(dirname "$0")/queue" 2>/dev/null || true ;; esac
 END
 rm -f chain/submitted
+cat >chain/scontrol <<'END'
+#!/bin/sh
+printf '   NumNodes=1\n   MinCPUsNode=1 MinMemoryNode=500M MinTmpDiskNode=0\n   Command=/a b/cron.sbatch 600 empty\n   WorkDir=/\n'
+END
+chmod +x chain/scontrol
 chain
-grep -q -- '--partition=prepost --account=acc1 --time=10:00 --job-name=lm-cron-empty' chain/submitted || fail "options: $(cat chain/submitted out)"
+grep -q -- '--partition=prepost --account=acc1 --time=10:00 --mem=500M --comment=our checks --job-name=lm-cron-empty' chain/submitted ||
+    fail "options: $(cat chain/submitted out)"
+grep -q -- '^--parsable --partition=prepost --account=acc1 --job-name=lm-cron-other' chain/submitted || fail "another: $(cat chain/submitted out)"
+mkdir other
+PATH=$work/chain:$PATH CRON_SCRIPT=cron.sbatch SLURM_JOB_ID=2 bash "$kit/cron.sbatch" 60 other >out 2>&1
+rm chain/submitted
+chain
+grep -q -- '--account=acc1 --time=20:00 --mem=500M --job-name=lm-cron-other' chain/submitted || fail "another: $(cat chain/submitted out)"
+rm chain/submitted
+PATH=$work/chain:$PATH SLURM_JOB_ID=1 bash "$kit/cron.sbatch" 600 empty >out 2>&1
+grep -q -- ' /a b/cron.sbatch 600 empty$' chain/submitted || fail "a path with a space: $(cat chain/submitted out)"
 # Two chains have submitted the same next job at the same time: the newer one is cancelled.
 cat >chain/sbatch <<'END'
 #!/bin/sh
