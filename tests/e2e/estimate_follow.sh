@@ -85,6 +85,11 @@ kill $!
 # A hub redirects to the store of its large files.
 grep -q 'found again' <<<"$("$kit/tail-remote" "$url/moved/published" 0)" || fail "a redirection"
 expect 3 '/whole/published: .*ranges' "$kit/tail-remote" "$url/whole/published" 0
+# A server that sends for ever fills no disk.
+(
+    ulimit -f 65536
+    expect 3 '/endless/published: .*ranges' "$kit/tail-remote" "$url/endless/published" 0
+) || exit 1
 expect 3 '/missing: .*404' "$kit/tail-remote" "$url/missing" 0
 expect 3 '' "$kit/tail-remote" http://127.0.0.1:1/published 0
 echo "followed a log and a published log"

@@ -5,8 +5,8 @@ import http.server, os, re, sys
 
 
 class Ranges(http.server.BaseHTTPRequestHandler):
-    """Serves files with ranges of bytes, except below /whole/. Below /moved/ it redirects, and while a file `cut` exists, it
-    sends only half of each answer."""
+    """Serves files with ranges of bytes, except below /whole/, and below /endless/ bytes without an end. Below /moved/ it redirects,
+    and while a file `cut` exists, it sends only half of each answer."""
     def do_GET(self):
         path = self.path.lstrip("/")
         if path.startswith("moved/"):
@@ -14,6 +14,14 @@ class Ranges(http.server.BaseHTTPRequestHandler):
             self.send_header("Location", "/" + os.path.basename(path))
             self.send_header("Content-Length", "0")
             return self.end_headers()
+        if path.startswith("endless/"):
+            self.send_response(200)
+            self.end_headers()
+            try:
+                while True:
+                    self.wfile.write(b"x" * 65536)
+            except OSError:
+                return
         if not os.path.exists(os.path.basename(path)):
             return self.send_error(404)
         data = open(os.path.basename(path), "rb").read()
