@@ -390,6 +390,10 @@ check 0 'still runs' alert backup
 echo 'tiny: ALERT backup: full' >slow/result
 check 1 'ALERT backup' alert backup
 [ "$(mails)" = "$n" ] || fail "a message without a change: $(cat stand-in/mails)"
+printf 'tiny: ALERT backup: full\n/x\033[2J\302\233: Permission denied\n' >slow/result
+check 1 '/x \[2J' alert backup
+! LC_ALL=C grep -q $'\033\\|\302\233' out || fail "control characters: $(cat -v out)"
+[ "$(wc -l <out)" = 2 ] || fail "other lines: $(cat -v out)"
 kit=$fixed_kit
 
 # The webhook: its URL is in no process list and in no file of the checks.
