@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <span>
 
 #include "cli/option_text.hpp"
 #include "cli/terminal.hpp"
@@ -115,20 +116,48 @@ std::string examples_text(const Options& options, size_t width) {
     return (options.examples().size() == 1 ? "\nExample:\n" : "\nExamples:\n") + text;
 }
 
+// Returns "--yarn-" for "--yarn-beta-fast", the start that names a family; empty for the short
+// words that many options share, such as "--no-".
+std::string_view family_of(std::string_view name) {
+    constexpr size_t shortest = 6;
+    const size_t end = name.find('-', 2);
+    return end == name.npos || end < shortest ? "" : name.substr(0, end + 1);
+}
+
+// Returns the names in a list. At least three successive names of one family are its longest common
+// start with a star: "--yarn-*".
+std::string list_of(std::span<const std::string> names) {
+    std::string text;
+    for (size_t begin = 0, end = 0; begin < names.size(); begin = end) {
+        const std::string_view family = family_of(names[begin]);
+        end = begin + 1;
+        while (!family.empty() && end < names.size() && family_of(names[end]) == family) ++end;
+        if (end - begin < 3) end = begin + 1;
+        std::string common = names[begin];
+        for (size_t i = begin + 1; i < end; ++i) {
+            const auto differ = std::ranges::mismatch(common, names[i]);
+            common.erase(differ.in1, common.end());
+        }
+        if (end > begin + 1) common = common.substr(0, common.rfind('-') + 1) + "*";
+        text += (text.empty() ? "" : ", ") + common;
+    }
+    return text;
+}
+
 // Returns the options of a group in two columns, then a hint to --help-all and the names of the
 // options that `detail` does not describe.
 std::string group_text(const std::vector<Option>& group, HelpDetail detail, size_t width) {
     std::string text;
-    std::string named;
+    std::vector<std::string> named;
     for (const Option& option : group) {
         if (detail == HelpDetail::brief && option.only_named) {
-            named += (named.empty() ? "" : ", ") + option.name();
+            named.push_back(option.name());
         } else {
             text += two_columns(label_of(option), description_of(option), width);
         }
     }
     if (named.empty()) return text;
-    return text + paragraph("More, see --help-all: " + named, 2, width);
+    return text + paragraph("More, see --help-all: " + list_of(named), 2, width);
 }
 
 }  // namespace

@@ -140,6 +140,20 @@ TEST_CASE("brief help only names the options that are not described") {
     CHECK_THROWS_AS(options.describe_only({"--nowhere"}), lm::Error);
 }
 
+TEST_CASE("brief help names a family of at least three options by its start") {
+    Options options("lm-demo", "a test");
+    bool target = false;
+    for (const char* name : {"--rope-scaling-factor", "--rope-scaling-low", "--rope-scaling-length",
+                             "--rope-other", "--no-a", "--no-b", "--no-c", "--yarn-a", "--yarn-b",
+                             "--mscale", "--yarn-c-d", "--yarn-c-e", "--yarn-f"}) {
+        options.flag(name, &target, "help");
+    }
+    options.describe_only({});
+    CHECK(help_text(options, HelpDetail::brief, 200)
+              .find("More, see --help-all: --rope-*, --no-a, --no-b, --no-c, --yarn-a, --yarn-b, "
+                    "--mscale, --yarn-*\n") != std::string::npos);
+}
+
 TEST_CASE("help stays within the width where words allow it") {
     Args args;
     for (const int width : {60, 80, 100}) {
