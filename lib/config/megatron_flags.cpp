@@ -123,6 +123,7 @@ constexpr Family accepted[] = {
      "--use-te-activation-func --enable-experimental --fused-residual-rmsnorm "
      "--use-transformer-engine-op-fuser --disable-jit-fuser"},
     {"the softmax is always computed in fp32", "--attention-softmax-in-fp32"},
+    {"the default of yarn", "--yarn-correction-range-round-to-int"},
     {"the loss is always computed in fp32", "--fp16-lm-cross-entropy --no-fp16-lm-cross-entropy"},
     {"attention scores are fp32, and scaling them by layer would not change the result",
      "--apply-query-key-layer-scaling"},
@@ -258,17 +259,17 @@ constexpr Family refused[] = {
     {"the index of each dataset is read instead: omit the flag", "--per-dataset-sequences-path="},
     {"not supported: give the flags on the command line", "--yaml-cfg="},
     {"models with this feature are not supported",
-     "--mamba-* --disable-mamba-mem-eff-path --hybrid-* --yarn-* --dsa-* --mhc-* --mup-* "
+     "--mamba-* --disable-mamba-mem-eff-path --hybrid-* --dsa-* --mhc-* --mup-* "
      "--heterogeneous-* "
      "--relative-attention-* --linear-* --mtp-* --indexer-* --gdp-* --use-mup --softmax-scale= "
-     "--experimental-attention-variant= --no-yarn-correction-range-round-to-int "
+     "--experimental-attention-variant= "
      "--original-max-position-embeddings= --mrope-section= --layernorm-zero-centered-gamma "
      "--apply-residual-connection-post-layernorm --onnx-safe --qk-l2-norm "
      "--embedding-weights-in-fp32 "
-     "--qk-clip --rotary-seq-len-interpolation-factor=1 --rope-type=rope --rotary-scaling-factor=1 "
+     "--qk-clip --rope-type=rope "
      "--multi-latent-attention "
      "--q-lora-rank= --kv-lora-rank= --qk-head-dim= --qk-pos-emb-head-dim= --v-head-dim= "
-     "--cache-mla-latents --mla-down-proj-fusion --mscale= --mscale-all-dim= --spec= "
+     "--cache-mla-latents --mla-down-proj-fusion --spec= "
      "--is-hybrid-model --quick-geglu --scattered-embeddings --softmax-type=vanilla "
      "--attention-output-gate --glu-linear-offset=0 --activation-func-clamp-value= "
      "--position-embedding-scale= "

@@ -15,6 +15,7 @@ std::vector<std::string> position_choices() {
     std::vector<std::string> names = names_in(spec::position_embeddings);
     names.insert(names.begin() + 1, std::string(learned_absolute));
     names.emplace_back(rotary);
+    names.emplace_back(yarn);
     return names;
 }
 
@@ -86,12 +87,82 @@ const Fields<ModelFlags>& shape_fields() {
 
 namespace {
 
+// The flags of spec::RotaryScaling, which has one key in JSON.
+FieldsIn<ModelFlags, Block::none> scaling_fields() {
+    using S = ModelFlags;
+    return {
+        {.help = "the scaling of rotary frequencies",
+         .block = Block::model,
+         .name = "rope_scaling",
+         .on_resume = OnResume::refused_rope},
+        {.option = "--use-rope-scaling",
+         .member = &S::rope_scaling,
+         .help = "divide low rotary frequencies for a longer context, as Llama 3.1 does"},
+        {.option = "--rope-scaling-factor",
+         .member = &S::rope_scaling_factor,
+         .metavar = "X",
+         .help = "divisor of --use-rope-scaling"},
+        {.option = "--rope-scaling-low-freq-factor",
+         .member = &S::llama3_low,
+         .metavar = "X",
+         .help = "--use-rope-scaling divides frequencies with at most X turns in the original "
+                 "context"},
+        {.option = "--rope-scaling-high-freq-factor",
+         .member = &S::llama3_high,
+         .metavar = "X",
+         .help = "--use-rope-scaling keeps frequencies with at least X turns in the original "
+                 "context"},
+        {.option = "--rope-scaling-original-max-position-embeddings",
+         .member = &S::llama3_original,
+         .metavar = "N",
+         .help = "original context of --use-rope-scaling, tokens"},
+        {.option = "--rotary-seq-len-interpolation-factor",
+         .member = &S::interpolation,
+         .metavar = "X",
+         .help = "divide all rotary frequencies by X"},
+        {.option = "--rotary-scaling-factor",
+         .member = &S::yarn_factor,
+         .metavar = "X",
+         .help = "divisor of low frequencies with --position-embedding-type yarn"},
+        {.option = "--yarn-original-max-position-embeddings",
+         .member = &S::yarn_original,
+         .metavar = "N",
+         .help = "original context of yarn, tokens"},
+        {.option = "--yarn-beta-fast",
+         .member = &S::yarn_beta_fast,
+         .metavar = "X",
+         .help = "yarn keeps frequencies with at least X turns in the original context"},
+        {.option = "--yarn-beta-slow",
+         .member = &S::yarn_beta_slow,
+         .metavar = "X",
+         .help = "yarn divides frequencies with at most X turns in the original context"},
+        {.option = "--no-yarn-correction-range-round-to-int",
+         .member = &S::yarn_truncate,
+         .help = "do not round the numbers of these two frequencies to whole ones",
+         .clears = true},
+        {.option = "--mscale",
+         .member = &S::yarn_mscale,
+         .metavar = "X",
+         .help = "yarn multiplies queries and keys by (0.1 X ln F + 1) / (0.1 Y ln F + 1), F: "
+                 "--rotary-scaling-factor"},
+        {.option = "--mscale-all-dim",
+         .member = &S::yarn_mscale_all_dim,
+         .metavar = "Y",
+         .help = "see --mscale"},
+        {.option = "--rope-attention-factor",
+         .member = &S::rope_attention_factor,
+         .metavar = "X",
+         .help = "factor of queries and keys with yarn; 0: that of --mscale"},
+    };
+}
+
 FieldsIn<ModelFlags, Block::model, OnResume::refused_rope> position_fields() {
     using S = ModelFlags;
     return {
         {.option = "--position-embedding-type",
          .member = &S::position,
-         .help = "encoding of positions; rotary is another name of rope",
+         .help = "encoding of positions; rotary is another name of rope, yarn is rope scaled by "
+                 "--rotary-scaling-factor as YaRN does",
          .choices = position_choices(),
          .on_resume = OnResume::refused},
         {.option = "--use-rotary-position-embeddings",
@@ -114,14 +185,15 @@ FieldsIn<ModelFlags, Block::model, OnResume::refused_rope> position_fields() {
         {.option = "--rotary-interleaved",
          .member = &S::rotary_interleaved,
          .help = "rotate adjacent pairs of a head instead of its halves"},
-        {.option = "--use-rope-scaling",
-         .member = &S::rope_scaling,
-         .help = "divide low rotary frequencies for a longer context, as Llama 3.1 does",
-         .block = Block::none},
-        {.option = "--rope-scaling-factor",
-         .member = &S::rope_scaling_factor,
+        {.option = "--rope-local-base-freq",
+         .member = &S::rotary_local_base,
          .metavar = "X",
-         .help = "divisor of --use-rope-scaling"},
+         .help = "base of the rotary frequencies in layers with a window, which are then not "
+                 "scaled; 0: that of all layers"},
+        {.option = "--llama-4-scaling-beta",
+         .member = &S::query_beta,
+         .metavar = "X",
+         .help = "multiply a query at position P by 1 + X ln(1 + floor(P / original context))"},
         {.option = "--window-size",
          .member = &S::window_size,
          .metavar = "LEFT,0",
@@ -239,6 +311,7 @@ FieldsIn<ModelFlags, Block::model, OnResume::refused> norm_and_mlp_fields() {
 const Fields<ModelFlags>& kind_fields() {
     static const Fields<ModelFlags> fields = [] {
         Fields<ModelFlags> all = position_fields();
+        std::ranges::copy(scaling_fields(), std::back_inserter(all));
         std::ranges::copy(norm_and_mlp_fields(), std::back_inserter(all));
         return all;
     }();

@@ -15,6 +15,8 @@ namespace lm::config {
 constexpr std::string_view learned_absolute = "learned_absolute";
 // Names of Megatron-DeepSpeed for rope and for the normalizations.
 constexpr std::string_view rotary = "rotary";
+// Megatron's name for rope with spec::RotaryRule::yarn.
+constexpr std::string_view yarn = "yarn";
 inline constexpr std::array deepspeed_normalizations{
     Named{spec::Normalization::layer_norm, "layernorm"},
     Named{spec::Normalization::rms_norm, "rmsnorm"}};

@@ -24,6 +24,8 @@ using spec::Activation;
 using spec::ModelConfig;
 using spec::Normalization;
 using spec::PositionEmbedding;
+using spec::RotaryRule;
+using spec::RotaryScaling;
 
 constexpr i64 gpt2_vocab = 50257;
 constexpr std::string_view skip_flag = "--window-attn-skip-freq";
@@ -41,7 +43,7 @@ auto value_of(std::string_view flag, const Table& table, std::string_view name) 
 PositionEmbedding named_position(const ModelFlags& flags) {
     const std::string& name = flags.position;
     if (name == learned_absolute) return PositionEmbedding::absolute;
-    if (name == rotary) return PositionEmbedding::rope;
+    if (name == rotary || name == yarn) return PositionEmbedding::rope;
     return value_of("--position-embedding-type", spec::position_embeddings, name);
 }
 
@@ -130,6 +132,51 @@ i64 window_from(const std::string& value) {
     return left + 1;
 }
 
+// Sets the scaling of rotary frequencies that the flags choose, or changes that of the model.
+void override_scaling(RotaryScaling& scaling, const ModelFlags& flags) {
+    const auto set = [](auto& target, const auto& flag) {
+        if (flag.given) target = flag.value;
+    };
+    const auto start = [&](RotaryRule rule) {
+        if (scaling.rule != rule) scaling = spec::usual_scaling(rule);
+    };
+    const bool names_yarn = flags.position.given && flags.position.value == yarn;
+    const bool is_linear = flags.interpolation.given && flags.interpolation != 1;
+    std::vector<std::string_view> rules;
+    if (names_yarn) rules.emplace_back("--position-embedding-type yarn");
+    if (flags.rope_scaling) rules.emplace_back("--use-rope-scaling");
+    if (is_linear) rules.emplace_back("--rotary-seq-len-interpolation-factor");
+    if (rules.size() > 1)
+        usage_error(rules[1], "cannot be combined with {}: give one of the two", rules[0]);
+    if (names_yarn) {
+        start(RotaryRule::yarn);
+    } else if (flags.rope_scaling) {
+        start(RotaryRule::llama3);
+        scaling.factor = flags.rope_scaling_factor;
+    } else if (is_linear) {
+        start(RotaryRule::linear);
+        scaling.factor = flags.interpolation;
+    } else if ((flags.position.given && scaling.rule == RotaryRule::yarn) ||
+               (flags.interpolation.given && scaling.rule == RotaryRule::linear)) {
+        scaling = {};
+    }
+    if (scaling.rule == RotaryRule::llama3) {
+        set(scaling.low_freq_factor, flags.llama3_low);
+        set(scaling.high_freq_factor, flags.llama3_high);
+        set(scaling.original_length, flags.llama3_original);
+    }
+    if (scaling.rule == RotaryRule::yarn) {
+        set(scaling.factor, flags.yarn_factor);
+        set(scaling.original_length, flags.yarn_original);
+        set(scaling.beta_fast, flags.yarn_beta_fast);
+        set(scaling.beta_slow, flags.yarn_beta_slow);
+        set(scaling.mscale, flags.yarn_mscale);
+        set(scaling.mscale_all_dim, flags.yarn_mscale_all_dim);
+        set(scaling.attention_factor, flags.rope_attention_factor);
+        scaling.truncate = scaling.truncate && flags.yarn_truncate;
+    }
+}
+
 void override_kind(ModelConfig& model, const ModelFlags& flags) {
     if (flags.position.given || flags.rotary || flags.no_position) {
         model.position = position_from(flags);
@@ -151,7 +198,9 @@ void override_kind(ModelConfig& model, const ModelFlags& flags) {
     }
     if (flags.rotary_base.given) model.rotary_base = flags.rotary_base;
     if (flags.rotary_percent.given) model.rotary_percent = flags.rotary_percent;
-    if (flags.rope_scaling) model.rope_scaling = flags.rope_scaling_factor;
+    if (flags.rotary_local_base.given) model.rotary_local_base = flags.rotary_local_base;
+    if (flags.query_beta.given) model.query_beta = flags.query_beta;
+    override_scaling(model.rope_scaling, flags);
     if (flags.window_size.given) model.window = window_from(flags.window_size);
     if (!flags.full_layers.empty())
         model.full_layers = parse_layer_pattern(skip_flag, flags.full_layers, false);
@@ -262,6 +311,33 @@ void note_preset(const Preset& preset, const ModelConfig& model, const ModelFlag
          list("overridden", overridden), list("derived", derived));
 }
 
+// Prints a note for each given flag of a rule that the model does not have.
+void note_unused_scaling(RotaryRule rule, const ModelFlags& flags) {
+    const auto ignore = [](bool given, std::string_view flag, std::string_view need) {
+        if (given) note("{}: ignored: it has an effect with {} only", flag, need);
+    };
+    if (rule != RotaryRule::llama3 || !flags.rope_scaling)
+        ignore(flags.rope_scaling_factor.given, "--rope-scaling-factor", "--use-rope-scaling");
+    if (rule != RotaryRule::llama3) {
+        constexpr std::string_view need = "--use-rope-scaling";
+        ignore(flags.llama3_low.given, "--rope-scaling-low-freq-factor", need);
+        ignore(flags.llama3_high.given, "--rope-scaling-high-freq-factor", need);
+        ignore(flags.llama3_original.given, "--rope-scaling-original-max-position-embeddings",
+               need);
+    }
+    if (rule != RotaryRule::yarn) {
+        constexpr std::string_view need = "--position-embedding-type yarn";
+        ignore(flags.yarn_factor.given, "--rotary-scaling-factor", need);
+        ignore(flags.yarn_original.given, "--yarn-original-max-position-embeddings", need);
+        ignore(flags.yarn_beta_fast.given, "--yarn-beta-fast", need);
+        ignore(flags.yarn_beta_slow.given, "--yarn-beta-slow", need);
+        ignore(!flags.yarn_truncate, "--no-yarn-correction-range-round-to-int", need);
+        ignore(flags.yarn_mscale.given, "--mscale", need);
+        ignore(flags.yarn_mscale_all_dim.given, "--mscale-all-dim", need);
+        ignore(flags.rope_attention_factor.given, "--rope-attention-factor", need);
+    }
+}
+
 // Prints a note for each given flag that has no effect on the model.
 void note_unused(const ModelConfig& model, const ModelFlags& flags) {
     const auto ignore = [](bool given, std::string_view flag, std::string_view why) {
@@ -273,12 +349,17 @@ void note_unused(const ModelConfig& model, const ModelFlags& flags) {
         ignore(flags.rotary_percent.given, "--rotary-percent", why);
         ignore(flags.rotary_interleaved, "--rotary-interleaved", why);
         ignore(flags.rope_scaling, "--use-rope-scaling", why);
-        ignore(flags.rope_scaling_factor.given, "--rope-scaling-factor", why);
+        ignore(flags.interpolation.given && flags.interpolation != 1,
+               "--rotary-seq-len-interpolation-factor", why);
+        ignore(flags.rotary_local_base.given, "--rope-local-base-freq", why);
+        ignore(flags.query_beta.given, "--llama-4-scaling-beta", why);
         ignore(!flags.unrotated_layers.empty(), no_rope_flag, why);
-    } else if (!flags.rope_scaling) {
-        ignore(flags.rope_scaling_factor.given, "--rope-scaling-factor",
-               "it has an effect with --use-rope-scaling only");
+    } else {
+        ignore(flags.rotary_local_base.given && model.window == 0, "--rope-local-base-freq",
+               "it has an effect with --window-size only");
     }
+    note_unused_scaling(is_rotary(model.position) ? model.rope_scaling.rule : RotaryRule::none,
+                        flags);
     ignore(!flags.full_layers.empty() && model.window == 0, skip_flag,
            "it has an effect with --window-size only");
     if (model.linear_bias)

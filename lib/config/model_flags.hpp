@@ -32,6 +32,20 @@ struct ModelFlags {
     bool rotary_interleaved = false;
     bool rope_scaling = false;  // --use-rope-scaling
     cli::WithDefault<double> rope_scaling_factor = 8.0;
+    cli::WithDefault<double> llama3_low = 1.0;     // --rope-scaling-low-freq-factor
+    cli::WithDefault<double> llama3_high = 4.0;    // --rope-scaling-high-freq-factor
+    cli::WithDefault<i64> llama3_original = 8192;  // --rope-scaling-original-max-...
+    cli::WithDefault<double> interpolation = 1.0;  // --rotary-seq-len-interpolation-factor
+    cli::WithDefault<double> yarn_factor = 1.0;    // --rotary-scaling-factor
+    cli::WithDefault<i64> yarn_original = 4096;    // --yarn-original-max-position-embeddings
+    cli::WithDefault<double> yarn_beta_fast = 32.0;
+    cli::WithDefault<double> yarn_beta_slow = 1.0;
+    cli::WithDefault<double> yarn_mscale = 1.0;          // --mscale
+    cli::WithDefault<double> yarn_mscale_all_dim = 0.0;  // --mscale-all-dim
+    bool yarn_truncate = true;                           // --no-yarn-correction-range-...
+    cli::WithDefault<double> rope_attention_factor = 0.0;
+    cli::WithDefault<double> rotary_local_base = 0.0;  // --rope-local-base-freq
+    cli::WithDefault<double> query_beta = 0.0;         // --llama-4-scaling-beta
     cli::WithDefault<std::string> window_size;  // "LEFT,RIGHT", as in Megatron; empty: no window
     std::string full_layers;                    // --window-attn-skip-freq; empty: none
     std::string unrotated_layers;               // --no-rope-freq; empty: none

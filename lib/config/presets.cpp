@@ -4,9 +4,13 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <algorithm>
+#include <iterator>
+
 #include "base/error.hpp"
 #include "base/nearest_name.hpp"
 #include "config/layer_pattern.hpp"
+#include "config/model_fields.hpp"
 
 namespace lm::config {
 namespace {
@@ -116,12 +120,43 @@ Setting activation_setting(Activation activation) {
     return activation == Activation::gelu_erf ? Setting{"--no-bias-gelu-fusion", ""} : Setting{};
 }
 
+Setting value(std::string_view flag, const auto& x) {
+    return {flag, fmt::format("{}", x)};
+}
+
+// Returns the settings of the scaling of rotary frequencies. The factors of LongRoPE have no flag.
+std::vector<Setting> scaling_settings(const ModelConfig& model) {
+    using spec::RotaryRule;
+    const spec::RotaryScaling& scaling = model.rope_scaling;
+    const auto of = [&](RotaryRule rule, const Setting& setting) {
+        return scaling.rule == rule ? setting : Setting{};
+    };
+    return {
+        of(RotaryRule::linear, value("--rotary-seq-len-interpolation-factor", scaling.factor)),
+        of(RotaryRule::llama3, {"--use-rope-scaling", ""}),
+        of(RotaryRule::llama3, value("--rope-scaling-factor", scaling.factor)),
+        of(RotaryRule::llama3, value("--rope-scaling-low-freq-factor", scaling.low_freq_factor)),
+        of(RotaryRule::llama3, value("--rope-scaling-high-freq-factor", scaling.high_freq_factor)),
+        of(RotaryRule::llama3,
+           value("--rope-scaling-original-max-position-embeddings", scaling.original_length)),
+        of(RotaryRule::yarn, value("--rotary-scaling-factor", scaling.factor)),
+        of(RotaryRule::yarn,
+           value("--yarn-original-max-position-embeddings", scaling.original_length)),
+        of(RotaryRule::yarn, value("--yarn-beta-fast", scaling.beta_fast)),
+        of(RotaryRule::yarn, value("--yarn-beta-slow", scaling.beta_slow)),
+        of(RotaryRule::yarn,
+           scaling.truncate ? Setting{} : Setting{"--no-yarn-correction-range-round-to-int", ""}),
+        of(RotaryRule::yarn, value("--mscale", scaling.mscale)),
+        of(RotaryRule::yarn, value("--mscale-all-dim", scaling.mscale_all_dim)),
+        of(RotaryRule::yarn, value("--rope-attention-factor", scaling.attention_factor)),
+        value("--rope-local-base-freq", model.rotary_local_base),
+        value("--llama-4-scaling-beta", model.query_beta),
+    };
+}
+
 // Returns the settings of a model. Every model has the same settings in the same order, so that two
 // models can be compared by index. A value of 0 means that ModelConfig::resolve() derives it.
 std::vector<Setting> settings_of(const ModelConfig& model) {
-    const auto value = [](std::string_view flag, const auto& x) {
-        return Setting{flag, fmt::format("{}", x)};
-    };
     const auto switched = [](std::string_view flag, bool on) {
         return on ? Setting{flag, ""} : Setting{};
     };
@@ -129,7 +164,8 @@ std::vector<Setting> settings_of(const ModelConfig& model) {
         return layers.empty() ? Setting{} : Setting{flag, text_of(layers, marks)};
     };
     const bool grouped = model.n_groups != 0 && model.n_groups != model.n_heads;
-    return {
+    const bool is_yarn = model.rope_scaling.rule == spec::RotaryRule::yarn;
+    std::vector<Setting> settings{
         value("--num-layers", model.n_layers),
         value("--hidden-size", model.hidden),
         value("--num-attention-heads", model.n_heads),
@@ -140,12 +176,10 @@ std::vector<Setting> settings_of(const ModelConfig& model) {
         value("--seq-length", model.seq_length),
         value("--max-position-embeddings", model.max_positions),
         value("--vocab-size", model.vocab_size),
-        value("--position-embedding-type", name_of(model.position)),
+        value("--position-embedding-type", is_yarn ? yarn : name_of(model.position)),
         value("--rotary-base", model.rotary_base),
         value("--rotary-percent", model.rotary_percent),
         switched("--rotary-interleaved", model.rotary_interleaved),
-        switched("--use-rope-scaling", model.rope_scaling != 0),
-        model.rope_scaling != 0 ? value("--rope-scaling-factor", model.rope_scaling) : Setting{},
         model.window > 0 ? Setting{"--window-size", fmt::format("{},0", model.window - 1)}
                          : Setting{},
         pattern("--window-attn-skip-freq", model.full_layers, false),
@@ -172,11 +206,15 @@ std::vector<Setting> settings_of(const ModelConfig& model) {
         value("--attention-dropout", model.attention_dropout),
         value("--hidden-dropout", model.hidden_dropout),
         value("--init-method-std", model.init_std)};
+    std::ranges::copy(scaling_settings(model), std::back_inserter(settings));
+    return settings;
 }
 
 // Returns true for a flag of a position encoding that the model does not use.
 bool without_effect(std::string_view flag, const ModelConfig& model) {
-    const bool rotary = flag.starts_with("--rotary-") || flag.find("rope-scaling") != flag.npos;
+    const bool rotary = flag.starts_with("--rotary-") || flag.starts_with("--rope-") ||
+                        flag.starts_with("--yarn-") || flag.starts_with("--mscale") ||
+                        flag == "--use-rope-scaling" || flag == "--llama-4-scaling-beta";
     return (rotary && !is_rotary(model.position)) ||
            (flag == "--max-position-embeddings" && !has_table(model.position));
 }

@@ -166,6 +166,8 @@ void add_activations_of_variants(std::vector<ActivationSpec>& table, const Model
     }
     if (const i64 n_tables = std::ssize(rotary_frequencies(config)); n_tables > 0) {
         table.push_back({"rotary_angles", {n_tables * t, config.rotary_dim()}, DType::fp32, once});
+        if (config.query_beta > 0)
+            table.push_back({"query_scales", {t, config.head_dim}, DType::fp32, once});
     }
     // Backward does not read the stream between attention and MLP of a parallel layer.
     if (widest.parallel) table.push_back({"residual_mid", {r, c}, x, once});

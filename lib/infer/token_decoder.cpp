@@ -59,11 +59,15 @@ void TokenDecoder::reserve_activations(i64 sequences, i64 context) {
     rstd_ = fp32({n});
     positions_ = reserve(DType::int32, {1, n});
     rotary_ = spec::rotary_frequencies(c);
-    for (const auto& [base, scaling] : rotary_) {
+    for (const spec::RotaryFrequencies& rotary : rotary_) {
         angles_.push_back(fp32({context, c.rotary_dim()}));
         const std::vector<float> angles =
-            model::rotary_angles(context, c.rotary_dim(), base, scaling);
+            model::rotary_angles(context, c.rotary_dim(), rotary, context);
         device_->copy_from_host(angles_.back(), angles.data());
+        if (rotary.query_beta == 0) continue;
+        query_scales_ = fp32({context, c.head_dim});
+        const std::vector<float> scales = model::query_scales(context, c.head_dim, rotary);
+        device_->copy_from_host(query_scales_, scales.data());
     }
     const i64 s = std::clamp<i64>(logits_bytes / 4 / c.vocab_size, sequences, n);
     logits_ = fp32({s, c.vocab_size});
@@ -165,13 +169,17 @@ void TokenDecoder::attention(i64 layer, std::span<const Segment> segments, const
     }
     switch (position) {
         case spec::PositionEmbedding::rope: {
-            const auto table = static_cast<size_t>(spec::index_of(rotary_, rotary));
-            device::rotary(call, {.x = qkv.reshape(batch),
-                                  .positions = positions_.flat().rows(0, n).reshape({1, n}),
-                                  .angles = angles_[table],
-                                  .n_heads = c.n_heads + n_groups,
-                                  .head_dim = c.head_dim,
-                                  .interleaved = c.rotary_interleaved});
+            const auto turn = [&](const View& angles, i64 n_heads) {
+                device::rotary(call, {.x = qkv.reshape(batch),
+                                      .positions = positions_.flat().rows(0, n).reshape({1, n}),
+                                      .angles = angles,
+                                      .n_heads = n_heads,
+                                      .head_dim = c.head_dim,
+                                      .interleaved = c.rotary_interleaved});
+            };
+            turn(angles_[static_cast<size_t>(spec::index_of(rotary_, rotary))],
+                 c.n_heads + n_groups);
+            if (rotary.query_beta > 0) turn(query_scales_, c.n_heads);
             break;
         }
         case spec::PositionEmbedding::absolute:  // embed() has added them

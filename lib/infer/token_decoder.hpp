@@ -84,6 +84,7 @@ class TokenDecoder {
     View positions_;  // [1, n] int32
     std::vector<spec::RotaryFrequencies> rotary_;
     std::vector<View> angles_;  // [P, E] fp32, for each of rotary_
+    View query_scales_;         // [P, D] fp32: model::query_scales(), or none
     View logits_;               // [S, V] fp32
     View row_stats_;            // [3, S] fp32: maximum, sum, target logit
     bool apart_ = false;

@@ -31,6 +31,7 @@ constexpr Field<Scratch> scratch_fields[] = {
     FIELD("dqkv", dqkv),
     FIELD("qk_products", dsquares),
     FIELD("rotary_angles", rotary_angles),
+    FIELD("query_scales", query_scales),
     FIELD("alibi_slopes", alibi_slopes),
     FIELD("dmlp", dmlp),
     FIELD("dgated", dgated),

@@ -167,14 +167,20 @@ void Attention::rotate(const Pass& pass, const View& qkv, bool inverse) const {
     if (!is_rotary(layer_.config.position)) return;
     const View& positions = pass.inputs.positions;
     const i64 t = positions[1];
-    device::rotary(pass.context, {.x = qkv,
-                                  .positions = positions,
-                                  .angles = pass.setup.scratch.rotary_angles.rows(
-                                      layer_.rotary * t, (layer_.rotary + 1) * t),
-                                  .n_heads = layer_.heads.n_heads + layer_.heads.n_groups,
-                                  .head_dim = pass.setup.config.head_dim,
-                                  .inverse = inverse,
-                                  .interleaved = pass.setup.config.rotary_interleaved});
+    const Scratch& scratch = pass.setup.scratch;
+    const auto turn = [&](const View& angles, i64 n_heads) {
+        device::rotary(pass.context, {.x = qkv,
+                                      .positions = positions,
+                                      .angles = angles,
+                                      .n_heads = n_heads,
+                                      .head_dim = pass.setup.config.head_dim,
+                                      .inverse = inverse,
+                                      .interleaved = pass.setup.config.rotary_interleaved});
+    };
+    turn(scratch.rotary_angles.rows(layer_.rotary * t, (layer_.rotary + 1) * t),
+         layer_.heads.n_heads + layer_.heads.n_groups);
+    // The factor of a query commutes with its rotation, so forward and backward have this order.
+    if (layer_.config.rotary.query_beta > 0) turn(scratch.query_scales, layer_.heads.n_heads);
 }
 
 View Attention::first_keys(const Pass& pass, const View& qkv) const {

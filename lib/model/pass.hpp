@@ -52,6 +52,7 @@ struct Scratch {
     // [K * T, E] fp32: constants (model/positions.hpp), or none. For each of the K frequencies of
     // the model (spec::rotary_frequencies()) T positions.
     View rotary_angles;
+    View query_scales;  // [T, D] fp32: constants, as rotary_angles, or none
     View alibi_slopes;  // [heads of all tensor ranks] fp32; constants, or none
     // MLP.
     View dmlp;    // [N, U] compute: gradient of the up projection's output

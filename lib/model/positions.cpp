@@ -4,39 +4,34 @@
 #include <algorithm>
 #include <bit>
 #include <cmath>
-#include <numbers>
 
 namespace lm::model {
 
-namespace {
-
-// Returns `frequency` as Llama 3.1 scales it to extend the context of 8192 tokens by the factor
-// `scaling`. A frequency with at most 1 turn in the context is divided by `scaling`, one with at
-// least 4 turns is kept, and any other is interpolated.
-double scaled_frequency(double frequency, double scaling) {
-    constexpr double context = 8192, low = 1, high = 4;
-    const double turns = context * frequency / (2 * std::numbers::pi);
-    const double kept = std::clamp((turns - low) / (high - low), 0.0, 1.0);
-    return (1 - kept) * frequency / scaling + kept * frequency;
-}
-
-}  // namespace
-
-std::vector<float> rotary_angles(i64 n_positions, i64 rotary_dim, double base, double scaling) {
+std::vector<float> rotary_angles(i64 n_positions, i64 rotary_dim,
+                                 const spec::RotaryFrequencies& rotary, i64 length) {
     const i64 half = rotary_dim / 2;
+    const std::vector<double> frequencies = spec::frequencies(rotary, rotary_dim, length);
+    const double factor = spec::attention_factor(rotary.scaling);
     std::vector<float> angles(static_cast<size_t>(n_positions * rotary_dim));
     for (i64 position = 0; position < n_positions; ++position) {
         for (i64 i = 0; i < half; ++i) {
-            const double exponent = -2.0 * static_cast<double>(i) / static_cast<double>(rotary_dim);
-            double frequency = std::pow(base, exponent);
-            if (scaling > 0) frequency = scaled_frequency(frequency, scaling);
-            const double angle = static_cast<double>(position) * frequency;
+            const double angle =
+                static_cast<double>(position) * frequencies[static_cast<size_t>(i)];
             const auto at = static_cast<size_t>(position * rotary_dim + i);
-            angles[at] = static_cast<float>(std::cos(angle));
-            angles[at + static_cast<size_t>(half)] = static_cast<float>(std::sin(angle));
+            angles[at] = static_cast<float>(factor * std::cos(angle));
+            angles[at + static_cast<size_t>(half)] = static_cast<float>(factor * std::sin(angle));
         }
     }
     return angles;
+}
+
+std::vector<float> query_scales(i64 n_positions, i64 width, const spec::RotaryFrequencies& rotary) {
+    std::vector<float> scales(static_cast<size_t>(n_positions * width));
+    for (i64 position = 0; position < n_positions; ++position) {
+        std::fill_n(scales.begin() + position * width, width / 2,
+                    static_cast<float>(spec::query_scale(rotary, position)));
+    }
+    return scales;
 }
 
 std::vector<float> alibi_slopes(i64 n_heads) {
@@ -55,10 +50,13 @@ void write_position_constants(const spec::ModelConfig& config, device::Device& d
                               const Scratch& scratch) {
     const std::vector<spec::RotaryFrequencies> tables = spec::rotary_frequencies(config);
     for (i64 i = 0; i < std::ssize(tables); ++i) {
-        const auto& [base, scaling] = tables[static_cast<size_t>(i)];
+        const spec::RotaryFrequencies& rotary = tables[static_cast<size_t>(i)];
         const i64 n = scratch.rotary_angles[0] / std::ssize(tables);
-        const std::vector<float> angles = rotary_angles(n, config.rotary_dim(), base, scaling);
+        const std::vector<float> angles = rotary_angles(n, config.rotary_dim(), rotary, n);
         device.copy_from_host(scratch.rotary_angles.rows(i * n, (i + 1) * n), angles.data());
+        if (rotary.query_beta == 0) continue;
+        const View& scales = scratch.query_scales;
+        device.copy_from_host(scales, query_scales(n, scales[1], rotary).data());
     }
     if (const View& view = scratch.alibi_slopes) {
         device.copy_from_host(view, alibi_slopes(config.n_heads).data());

@@ -11,10 +11,15 @@
 namespace lm::model {
 
 // Returns [n_positions, E] with E = rotary_dim, the rotated elements of a head. The row of a
-// position has E/2 cosines, then E/2 sines, of the angles position * base^(-2i/E) (Su et al. 2021,
-// "RoFormer", section 3.2.2). A `scaling` above 0 is the factor by which Llama 3.1 divides slow
-// frequencies (Grattafiori et al. 2024, "The Llama 3 herd of models", and Meta's apply_scaling).
-std::vector<float> rotary_angles(i64 n_positions, i64 rotary_dim, double base, double scaling = 0);
+// position has E/2 cosines, then E/2 sines, of the angles position * frequency (Su et al. 2021,
+// "RoFormer", section 3.2.2), times spec::attention_factor(), in sequences of `length` tokens
+// (spec::frequencies()).
+std::vector<float> rotary_angles(i64 n_positions, i64 rotary_dim,
+                                 const spec::RotaryFrequencies& rotary, i64 length);
+
+// Returns [n_positions, width]: angles of 0 whose cosines are spec::query_scale(), so that a
+// rotation by them scales a query by its position.
+std::vector<float> query_scales(i64 n_positions, i64 width, const spec::RotaryFrequencies& rotary);
 
 // Returns one slope for each head (Press et al. 2022, "Train short, test long", section 3 and the
 // authors' code). For n = 2^k heads the slopes are 2^(-8/n), 2^(-16/n), ... For any other n, the

@@ -56,6 +56,22 @@ void check_rotary(const ModelConfig& c) {
             "{} of the {} elements of a head are {} elements: expected an even number, at least 2",
             c.rotary_percent, c.head_dim, c.rotary_dim());
     }
+    if (c.rope_scaling.rule != RotaryRule::longrope) return;
+    const auto check_length = [&](std::string_view flag, const std::vector<double>& factors) {
+        if (std::ssize(factors) == c.rotary_dim() / 2) return;
+        usage_error(flag, "has {} factors, but {} pairs of each head are rotated", factors.size(),
+                    c.rotary_dim() / 2);
+    };
+    check_length("--rope-short-factor", c.rope_scaling.short_factors);
+    check_length("--rope-long-factor", c.rope_scaling.long_factors);
+}
+
+void check_query_scale(const ModelConfig& c) {
+    constexpr std::string_view flag = "--llama-4-scaling-beta";
+    check_from_to(flag, c.query_beta, 0, 1e3);
+    if (c.query_beta == 0) return;
+    if (c.rope_scaling.original_length == 0)
+        usage_error(flag, "needs an original context: give --position-embedding-type yarn");
 }
 
 void check_sizes(const ModelConfig& c) {
@@ -96,6 +112,11 @@ void check_shape(const ModelConfig& c) {
             if (is_rotary(c.position) && has_valid_percent(c)) check_rotary(c);
         },
         [&] {
+            if (is_rotary(c.position) && c.query_beta > 0 && c.head_dim % 2 != 0)
+                usage_error("--llama-4-scaling-beta", "needs an even head size, got {}",
+                            c.head_dim);
+        },
+        [&] {
             if (c.n_groups < 1 || c.n_heads % c.n_groups != 0) {
                 usage_error("--num-query-groups", "{} does not divide --num-attention-heads {}",
                             c.n_groups, c.n_heads);
@@ -127,10 +148,17 @@ double ModelConfig::score_scale() const {
 
 LayerConfig ModelConfig::layer(i64 index) const {
     const bool rotates = is_rotary(position) && !unrotated_layers.has(index);
+    const i64 own_window = full_layers.has(index) ? 0 : window;
+    RotaryFrequencies rotary;
+    if (rotates && own_window > 0 && rotary_local_base > 0) {
+        rotary.base = rotary_local_base;
+    } else if (rotates) {
+        rotary = {rotary_base, rope_scaling, query_beta};
+    }
     return {.n_groups = n_groups,
             .position = is_rotary(position) && !rotates ? PositionEmbedding::none : position,
-            .rotary = rotates ? RotaryFrequencies{rotary_base, rope_scaling} : RotaryFrequencies{},
-            .window = full_layers.has(index) ? 0 : window,
+            .rotary = rotary,
+            .window = own_window,
             .activation = activation,
             .parallel_residual = parallel_residual,
             .shared_norm = shared_norm,
@@ -180,8 +208,14 @@ void ModelConfig::check_values() const {
                 usage_error("--rotary-percent", "{} is not in (0, 1]", rotary_percent);
         },
         [&] {
-            if (is_rotary(position) && rope_scaling != 0)
-                check_from_to("--rope-scaling-factor", rope_scaling, 1, 1e6);
+            if (is_rotary(position)) check(rope_scaling);
+        },
+        [&] {
+            if (is_rotary(position)) check_query_scale(*this);
+        },
+        [&] {
+            if (rotary_local_base != 0)
+                check_from_to("--rope-local-base-freq", rotary_local_base, 1, 1e30);
         },
         [&] {
             if (window != 0) check_at_least("--window-size", window - 1, 0);
@@ -211,7 +245,11 @@ void ModelConfig::check_values() const {
         },
         [&] { check_from_to("--residual-multiplier", residual_scale, 1e-6, 1e6); },
         [&] { check_from_to("--logit-scale", logit_scale, 1e-6, 1e6); },
-        [&] { check_from_to("--rotary-base", rotary_base, 1, 1e30); },
+        [&] {
+            check_from_to("--rotary-base", rotary_base, 1, 1e30);
+            if (is_rotary(position) && rope_scaling.rule == RotaryRule::yarn)
+                check_above("--rotary-base", rotary_base, 1);
+        },
         [&] { check_from_to("--layernorm-epsilon", norm_eps, 1e-30, 1); });
 }
 
@@ -238,6 +276,7 @@ void resolve_sizes(ModelConfig& c) {
     c.full_layers = c.window > 0 ? c.full_layers.canonical(c.n_layers) : LayerPattern{};
     c.unrotated_layers =
         is_rotary(c.position) ? c.unrotated_layers.canonical(c.n_layers) : LayerPattern{};
+    if (c.window == 0) c.rotary_local_base = 0;
 }
 
 }  // namespace

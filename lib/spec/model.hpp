@@ -11,6 +11,7 @@
 #include "base/types.hpp"
 #include "spec/activation.hpp"
 #include "spec/layer_pattern.hpp"
+#include "spec/rotary.hpp"
 
 namespace lm::spec {
 
@@ -84,13 +85,6 @@ constexpr bool norms_output(NormPlacement placement) {
     return placement != NormPlacement::pre;
 }
 
-// The frequencies of rotary positions.
-struct RotaryFrequencies {
-    double base = 10000.0;
-    double scaling = 0;  // Llama 3.1's factor; 0: no scaling
-    friend bool operator==(const RotaryFrequencies&, const RotaryFrequencies&) = default;
-};
-
 // The properties that may differ from layer to layer. ModelConfig::layer() derives them.
 struct LayerConfig {
     i64 n_groups = 0;  // G, key-value groups
@@ -122,14 +116,18 @@ struct ModelConfig {
     double rotary_base = 10000.0;
     double rotary_percent = 1.0;      // fraction of each head that rotary positions rotate
     bool rotary_interleaved = false;  // rotate adjacent pairs instead of halves
-    double rope_scaling = 0;          // Llama 3.1's factor (--rope-scaling-factor); 0: no scaling
-    i64 window = 0;                   // keys that a query sees, its own included; 0: no limit
-    LayerPattern full_layers;         // --window-attn-skip-freq: layers without the window
-    LayerPattern unrotated_layers;    // --no-rope-freq: layers without rotary positions
-    bool embedding_norm = false;      // --embed-layernorm
-    bool norm_bias = true;            // --no-norm-bias clears it; RMSNorm has none
-    bool norm_1p = false;             // --apply-layernorm-1p: norms multiply by 1 + weight
-    bool qk_norm = false;             // --qk-layernorm: normalizes each head of query and key
+    RotaryScaling rope_scaling;
+    // --rope-local-base-freq: base of the layers with a window, whose frequencies are not scaled;
+    // 0: all layers have the same frequencies
+    double rotary_local_base = 0;
+    double query_beta = 0;          // --llama-4-scaling-beta, RotaryFrequencies::query_beta
+    i64 window = 0;                 // keys that a query sees, its own included; 0: no limit
+    LayerPattern full_layers;       // --window-attn-skip-freq: layers without the window
+    LayerPattern unrotated_layers;  // --no-rope-freq: layers without rotary positions
+    bool embedding_norm = false;    // --embed-layernorm
+    bool norm_bias = true;          // --no-norm-bias clears it; RMSNorm has none
+    bool norm_1p = false;           // --apply-layernorm-1p: norms multiply by 1 + weight
+    bool qk_norm = false;           // --qk-layernorm: normalizes each head of query and key
     // --qk-layernorm-all-heads: qk_norm normalizes all heads of the query together, and all of the
     // key, as in OLMo 2
     bool joint_qk_norm = false;

@@ -65,6 +65,8 @@ def megatron_model(args, parallel_state):
         if has(name):
             refuse(f"--check-python cannot compute models with {name} with megatron-core on a CPU: use --check")
     position = has("position_embedding_type", "learned_absolute")
+    if position == "yarn":  # needs a newer megatron-core
+        refuse("--check-python cannot compute models with yarn with megatron-core on a CPU: use --check")
     if position not in ("learned_absolute", "rope"):
         refuse(f"megatron-core has no position embedding '{position}'")
     norm = has("normalization", "LayerNorm")
@@ -85,6 +87,7 @@ def megatron_model(args, parallel_state):
                     post_process=parallel_state.is_pipeline_last_stage(), parallel_output=False,
                     share_embeddings_and_output_weights=not has("untie_embeddings_and_output_weights", False),
                     position_embedding_type=position, rotary_percent=has("rotary_percent", 1.0),
+                    seq_len_interpolation_factor=has("rotary_seq_len_interpolation_factor"),
                     rotary_base=has("rotary_base", 10000)).eval()
 
 

@@ -69,7 +69,7 @@ TEST_CASE("a converted model has the same logits, another model has not") {
 
 TEST_CASE("models with the settings of newer flags have the logits of their classes") {
     spec::ModelConfig scaled = test::llama_model(2, 6, 2);
-    scaled.rope_scaling = 8;
+    scaled.rope_scaling = spec::usual_scaling(spec::RotaryRule::llama3);
     scaled.rotary_base = 5e5;
     spec::ModelConfig qwen2 = test::llama_model(2, 6, 2);
     qwen2.qkv_bias = true;

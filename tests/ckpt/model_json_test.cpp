@@ -49,7 +49,8 @@ TEST_CASE("a manifest keeps what later versions added, and omits its defaults") 
     ModelConfig model = valid_model();
     model.rotary_percent = 0.25;
     model.rotary_interleaved = true;
-    model.rope_scaling = 8;
+    model.rope_scaling = spec::usual_scaling(spec::RotaryRule::yarn);
+    model.rope_scaling.mscale = 0.5;
     model.window = 4096;
     model.norm_1p = true;
     model.qk_norm = true;
@@ -60,8 +61,16 @@ TEST_CASE("a manifest keeps what later versions added, and omits its defaults") 
     CHECK(to_json(read) == to_json(model));
     CHECK(to_json(read) != to_json(ModelConfig{}));
     CHECK(read.rotary_percent == 0.25);
-    CHECK(read.rope_scaling == 8);
+    CHECK(read.rope_scaling == model.rope_scaling);
     CHECK(read.window == 4096);
+}
+
+TEST_CASE("the scaling of earlier versions is that of Llama 3.1") {
+    io::OrderedJson json = to_json(valid_model());
+    json["rope_scaling_factor"] = 16;
+    spec::RotaryScaling expected = spec::usual_scaling(spec::RotaryRule::llama3);
+    expected.factor = 16;
+    CHECK(ckpt::model_from_json(io::parse_json(json.dump(), "m"), "m").rope_scaling == expected);
 }
 
 TEST_CASE("a manifest with an unknown kind is refused") {

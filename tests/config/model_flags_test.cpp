@@ -243,13 +243,14 @@ TEST_CASE("flags without effect on the model are noted") {
 TEST_CASE("Megatron's flags of other architectures") {
     const ModelConfig plain = model_of(tiny);
     CHECK(plain.rotary_percent == 1);
-    CHECK(plain.rope_scaling == 0);
+    CHECK(plain.rope_scaling == spec::RotaryScaling{});
     CHECK(plain.window == 0);
     const std::string rope = tiny + "--use-rotary-position-embeddings ";
     CHECK(model_of(rope + "--rotary-percent 0.5").rotary_percent == 0.5);
     CHECK(model_of(rope + "--rotary-interleaved").rotary_interleaved);
-    CHECK(model_of(rope + "--use-rope-scaling").rope_scaling == 8);
-    CHECK(model_of(rope + "--use-rope-scaling --rope-scaling-factor 32").rope_scaling == 32);
+    CHECK(model_of(rope + "--use-rope-scaling").rope_scaling ==
+          spec::usual_scaling(spec::RotaryRule::llama3));
+    CHECK(model_of(rope + "--use-rope-scaling --rope-scaling-factor 32").rope_scaling.factor == 32);
     CHECK(model_of(tiny + "--apply-layernorm-1p").norm_1p);
     CHECK(model_of(tiny + "--qk-layernorm").qk_norm);
     CHECK(!model_of(tiny + "--qk-layernorm").joint_qk_norm);
@@ -277,6 +278,62 @@ TEST_CASE("Megatron's flags of other architectures") {
     CHECK(error_of(rope + "--rotary-percent 0.2 --kv-channels 8").starts_with("--rotary-percent"));
     CHECK(error_of(rope + "--use-rope-scaling --rope-scaling-factor 0.5")
               .starts_with("--rope-scaling-factor"));
+}
+
+TEST_CASE("flags of scaled rotary frequencies") {
+    using spec::RotaryRule;
+    const std::string rope = tiny + "--use-rotary-position-embeddings ";
+    const spec::RotaryScaling llama3 =
+        model_of(rope +
+                 "--use-rope-scaling --rope-scaling-factor 16 --rope-scaling-low-freq-factor "
+                 "2 --rope-scaling-high-freq-factor 3 "
+                 "--rope-scaling-original-max-position-embeddings 32")
+            .rope_scaling;
+    CHECK(llama3 == spec::RotaryScaling{.rule = RotaryRule::llama3,
+                                        .factor = 16,
+                                        .original_length = 32,
+                                        .low_freq_factor = 2,
+                                        .high_freq_factor = 3});
+    const std::string yarn = tiny + "--position-embedding-type yarn ";
+    CHECK(model_of(yarn).position == PositionEmbedding::rope);
+    CHECK(model_of(yarn).rope_scaling == spec::usual_scaling(RotaryRule::yarn));
+    const std::string all_of_yarn =
+        yarn +
+        "--rotary-scaling-factor 4 --yarn-original-max-position-embeddings 64 "
+        "--yarn-beta-fast 16 --yarn-beta-slow 2 --mscale 0.5 --mscale-all-dim 0.25 "
+        "--no-yarn-correction-range-round-to-int --rope-attention-factor 1.5";
+    const spec::RotaryScaling expected{.rule = RotaryRule::yarn,
+                                       .factor = 4,
+                                       .original_length = 64,
+                                       .beta_fast = 16,
+                                       .beta_slow = 2,
+                                       .truncate = false,
+                                       .mscale = 0.5,
+                                       .mscale_all_dim = 0.25,
+                                       .attention_factor = 1.5};
+    CHECK(model_of(all_of_yarn).rope_scaling == expected);
+    // The flags that name the model mean the same model.
+    CHECK(model_of(config::as_flags(model_of(all_of_yarn))).rope_scaling == expected);
+    CHECK(model_of(rope + "--rotary-seq-len-interpolation-factor 2").rope_scaling ==
+          spec::RotaryScaling{.rule = RotaryRule::linear, .factor = 2});
+    CHECK(model_of(rope + "--rotary-seq-len-interpolation-factor 1").rope_scaling.rule ==
+          RotaryRule::none);
+    CHECK(model_of(rope + "--window-size 7,0 --rope-local-base-freq 500").rotary_local_base == 500);
+    CHECK(model_of(yarn + "--llama-4-scaling-beta 0.1").query_beta == 0.1);
+    CHECK(error_of(rope + "--llama-4-scaling-beta 0.1").starts_with("--llama-4-scaling-beta"));
+    CHECK(error_of(yarn + "--use-rope-scaling").starts_with("--use-rope-scaling"));
+    CHECK(error_of(yarn + "--rotary-scaling-factor 0.5").starts_with("--rotary-scaling-factor"));
+    // A saved scaling stays, unless the flags name another.
+    Program program(tiny);
+    program.model.saved = model_of(all_of_yarn);
+    CHECK(config::resolve_model(program.model).rope_scaling == expected);
+    Program other(yarn + "--rotary-scaling-factor 8");
+    other.model.saved = program.model.saved;
+    CHECK(config::resolve_model(other.model).rope_scaling.factor == 8);
+    CHECK(config::resolve_model(other.model).rope_scaling.beta_fast == 16);
+    Program plain(rope + "--position-embedding-type rope");
+    plain.model.saved = program.model.saved;
+    CHECK(config::resolve_model(plain.model).rope_scaling.rule == RotaryRule::none);
 }
 
 TEST_CASE("the sequence length of an invalid model") {

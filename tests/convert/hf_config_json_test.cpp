@@ -8,6 +8,8 @@
 #include "../ckpt/support.hpp"
 #include "ckpt/format/model_json.hpp"
 #include "convert/hf/fits.hpp"
+#include "convert/hf/rope_json.hpp"
+#include "io/json.hpp"
 #include "support/catch.hpp"
 
 using namespace lm;
@@ -53,7 +55,8 @@ TEST_CASE("rotary settings are read in the spellings of transformers 4 and 5") {
                 "factor": 4, "low_freq_factor": 1, "high_freq_factor": 4,
                 "original_max_position_embeddings": 8192}})",
                                           key));
-        CHECK(llama.rope_scaling == 4);
+        CHECK(llama.rope_scaling.factor == 4);
+        CHECK(llama.rope_scaling.original_length == 8192);
         CHECK(llama.rotary_base == 700);
     }
     for (const HfClass* hf : hf_classes()) {
@@ -70,9 +73,9 @@ TEST_CASE("rotary settings are read in the spellings of transformers 4 and 5") {
         }
         CHECK_THAT(
             test::error_of(
-                [&] { model_of(type, R"("rope_scaling": {"type": "linear", "factor": 2})"); },
+                [&] { model_of(type, R"("rope_scaling": {"type": "dynamic", "factor": 2})"); },
                 Exit::usage),
-            ContainsSubstring("'linear'"));
+            ContainsSubstring("'dynamic'"));
     }
 }
 
@@ -85,10 +88,102 @@ TEST_CASE("rope_scaling replaces the whole of rope_parameters, as in transformer
     // The length of the original model, from the object, the file, or the context.
     constexpr auto scaling = R"("rope_scaling": {"rope_type": "llama3", "factor": 4,
         "low_freq_factor": 1, "high_freq_factor": 4})";
-    CHECK(model_of("llama", fmt::format(R"({}, "original_max_position_embeddings": 8192)", scaling))
-              .rope_scaling == 4);
-    CHECK_THAT(test::error_of([&] { model_of("llama", scaling); }, Exit::usage),
-               ContainsSubstring("original_max_position_embeddings"));
+    CHECK(model_of("llama", fmt::format(R"({}, "original_max_position_embeddings": 32)", scaling))
+              .rope_scaling.original_length == 32);
+    CHECK(model_of("llama", scaling).rope_scaling.original_length == 64);
+}
+
+TEST_CASE("rules of rotary frequencies, with the defaults of transformers") {
+    const auto scaling_of = [](const std::string& object) {
+        return model_of("mistral", R"("sliding_window": null, "rope_parameters": )" + object)
+            .rope_scaling;
+    };
+    const auto refused = [&](const std::string& object) {
+        return test::error_of([&] { scaling_of(object); }, Exit::usage);
+    };
+    CHECK(scaling_of(R"({"rope_type": "linear", "factor": 2})").factor == 2);
+    const spec::RotaryScaling yarn =
+        scaling_of(R"({"rope_type": "yarn", "original_max_position_embeddings": 16,
+                       "beta_fast": null, "mscale": 1.0, "mscale_all_dim": 0})");
+    spec::RotaryScaling expected = spec::usual_scaling(spec::RotaryRule::yarn);
+    expected.factor = 4;  // 64 / 16
+    expected.original_length = 16;
+    CHECK(yarn == expected);
+    expected.mscale = 2;
+    expected.mscale_all_dim = 0.5;
+    expected.truncate = false;
+    expected.beta_slow = 3;
+    CHECK(scaling_of(R"({"type": "yarn", "factor": 4, "original_max_position_embeddings": 16,
+                         "beta_slow": 3, "mscale": 2, "mscale_all_dim": 0.5, "truncate": false})") ==
+          expected);
+    // One of the two without the other has no effect.
+    CHECK(attention_factor(scaling_of(R"({"rope_type": "yarn", "factor": 4, "mscale": 2})")) ==
+          attention_factor(scaling_of(R"({"rope_type": "yarn", "factor": 4})")));
+    CHECK_THAT(refused(R"({"rope_type": "longrope", "factor": 4})"), ContainsSubstring("longrope"));
+    CHECK_THAT(refused(R"({"rope_type": "llama3", "factor": 4, "low_freq_factor": 1})"),
+               ContainsSubstring("high_freq_factor"));
+    CHECK_THAT(refused(R"({"rope_type": "yarn", "original_max_position_embeddings": 0})"),
+               ContainsSubstring("original"));
+    CHECK_THAT(refused(R"({"full_attention": {}, "sliding_attention": {}})"),
+               ContainsSubstring("full_attention"));
+}
+
+namespace {
+
+// A class whose layers with a window have frequencies of their own.
+HfClass class_with_two_bases() {
+    HfClass hf = *hf_class_of_type("ministral");
+    hf.absent_local_base = 1e4;
+    hf.local_base_key = "rope_local_base_freq";
+    return hf;
+}
+
+spec::ModelConfig read_two_bases(const std::string& text) {
+    spec::ModelConfig config;
+    config.max_positions = 64;
+    config.rotary_base = 500;
+    read_rope(class_with_two_bases(), io::parse_json(text, "config.json"), config, "config.json");
+    return config;
+}
+
+}  // namespace
+
+TEST_CASE("rope_parameters of two kinds of layers") {
+    const spec::ModelConfig old = read_two_bases(
+        R"({"rope_local_base_freq": 100, "rope_scaling": {"rope_type": "linear", "factor": 8}})");
+    CHECK(old.rotary_base == 500);
+    CHECK(old.rotary_local_base == 100);
+    CHECK(old.rope_scaling.factor == 8);
+    CHECK(read_two_bases("{}").rotary_local_base == 1e4);
+    spec::ModelConfig config = read_two_bases(R"({"rope_parameters": {
+        "full_attention": {"rope_type": "yarn", "rope_theta": 700, "factor": 8,
+                           "attention_factor": 1.2, "truncate": false},
+        "sliding_attention": {"rope_type": "default", "rope_theta": 300}}})");
+    CHECK(config.rotary_base == 700);
+    CHECK(config.rotary_local_base == 300);
+    CHECK(config.rope_scaling.attention_factor == 1.2);
+    CHECK(config.rope_scaling.truncate);  // not read in there
+    io::Json written;
+    write_rope(class_with_two_bases(), config, written);
+    const spec::ModelConfig again = read_two_bases(written.dump());
+    CHECK(again.rotary_base == 700);
+    CHECK(again.rotary_local_base == 300);
+    CHECK(again.rope_scaling == config.rope_scaling);
+    CHECK_THAT(test::error_of(
+                   [] {
+                       read_two_bases(R"({"rope_parameters": {"sliding_attention":
+                           {"rope_type": "linear", "factor": 2}}})");
+                   },
+                   Exit::usage),
+               ContainsSubstring("sliding_attention"));
+    // Such a class has unscaled frequencies in the layers with a window.
+    spec::ModelConfig model = model_of("ministral", R"("sliding_window": 4)");
+    CHECK_FALSE(inexpressible(class_with_two_bases(), model));
+    model.rope_scaling = config.rope_scaling;
+    CHECK(inexpressible(class_with_two_bases(), model)->flag == "--rope-local-base-freq");
+    model.rotary_local_base = 300;
+    CHECK_FALSE(inexpressible(class_with_two_bases(), model));
+    CHECK(inexpressible(*hf_class_of_type("ministral"), model)->flag == "--rope-local-base-freq");
 }
 
 TEST_CASE("windows that leave out no position are none, those of Starcoder2 are read") {

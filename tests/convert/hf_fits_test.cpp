@@ -250,7 +250,7 @@ TEST_CASE("Llama holds heads of any size if no other class holds the model") {
     c.activation = Activation::swiglu;
     c.linear_bias = false;
     CHECK(choose_class(c).name == "hf-mistral");
-    c.rope_scaling = 8;
+    c.rope_scaling = spec::usual_scaling(spec::RotaryRule::llama3);
     CHECK(choose_class(c).name == "hf-llama");
 }
 

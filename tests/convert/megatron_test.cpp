@@ -34,11 +34,19 @@ std::vector<spec::ModelConfig> models() {
     auto variants = test::llama_model(4, 8, 4);
     variants.ffn_hidden = 12;
     variants.rotary_interleaved = true;
-    variants.rope_scaling = 8;
+    variants.rope_scaling = spec::usual_scaling(spec::RotaryRule::llama3);
     variants.window = 3;
     auto patterned = test::patterned_model(4, 8, 4);
     patterned.ffn_hidden = 12;
-    return {bloom, llama, nemotron, variants, patterned};
+    auto yarn = llama;
+    yarn.rope_scaling = spec::usual_scaling(spec::RotaryRule::yarn);
+    yarn.rope_scaling.factor = 4;
+    yarn.rope_scaling.mscale_all_dim = 0.5;
+    yarn.rope_scaling.truncate = false;
+    auto linear = llama;
+    linear.rope_scaling = spec::usual_scaling(spec::RotaryRule::linear);
+    linear.rope_scaling.factor = 2;
+    return {bloom, llama, nemotron, variants, patterned, yarn, linear};
 }
 
 }  // namespace
@@ -166,7 +174,7 @@ TEST_CASE("incomplete and unsuitable Megatron checkpoints are refused") {
 
 TEST_CASE("arguments of Megatron that change the arithmetic are refused by name") {
     const test::ScratchDirectory scratch;
-    for (const char* name : {"", "qk_l2_norm", "rotary_seq_len_interpolation_factor"}) {
+    for (const char* name : {"", "qk_l2_norm", "rotary_percent"}) {
         const std::string argument = name;
         PickleWriter pickle;
         pickle.open_namespace();
@@ -179,7 +187,8 @@ TEST_CASE("arguments of Megatron that change the arithmetic are refused by name"
         if (argument == "qk_l2_norm") {
             pickle.boolean(true);
         } else if (!argument.empty()) {
-            pickle.integer(4);
+            pickle.real(0.5);  // yarn rotates whole heads, whatever the argument says
+            pickle.key("position_embedding_type").text("yarn");
         }
         pickle.close_namespace();
         const std::string path = scratch / ("args" + argument + ".pt");

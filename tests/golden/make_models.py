@@ -146,6 +146,48 @@ def cohere2(vocab, length):
     return model, ours, (layers, parts, outer), heads
 
 
+def yarn(vocab, length):
+    """Scaled beyond 8 tokens, with heads of 8, wider than hidden size / heads."""
+    scaling = dict(rope_type="yarn", factor=4.0, original_max_position_embeddings=8, beta_fast=4.0, beta_slow=0.5, mscale=1.0,
+                   mscale_all_dim=0.5, truncate=False)
+    return llama_variant(transformers.MistralForCausalLM, transformers.MistralConfig, vocab, length,
+                         dict(kv_channels=8, rotary_base=500.0, rope_scaling=scaling), rms_norm_eps=1e-5, head_dim=8,
+                         sliding_window=None, rope_parameters=dict(scaling, rope_theta=500.0))
+
+
+def llama3(vocab, length):
+    """Other constants than those of Llama 3.1, with heads of 8."""
+    scaling = dict(rope_type="llama3", factor=4.0, low_freq_factor=0.5, high_freq_factor=2.0,
+                   original_max_position_embeddings=32)
+    return llama_variant(transformers.LlamaForCausalLM, transformers.LlamaConfig, vocab, length,
+                         dict(kv_channels=8, rope_scaling=scaling), rms_norm_eps=1e-5, head_dim=8,
+                         rope_parameters=dict(scaling, rope_theta=10000.0))
+
+
+def two_bases(vocab, length):
+    """Ministral with the rotary embedding of Gemma 3: frequencies divided by 8 in the layer without a window, and another
+    base in the others."""
+    layer_types = ["full_attention", "sliding_attention", "sliding_attention"]
+    model, ours, names, heads = llama_variant(
+        transformers.MinistralForCausalLM, transformers.MinistralConfig, vocab, length,
+        dict(kv_channels=8, window=4, window_attn_skip_freq=[0, 1, 1], rotary_base=100.0, rope_local_base_freq=50.0,
+             rope_scaling=dict(rope_type="linear", factor=8.0)),
+        layers=3, rms_norm_eps=1e-5, head_dim=8, sliding_window=4, layer_types=layer_types)
+    gemma3 = transformers.models.gemma3.modeling_gemma3.Gemma3RotaryEmbedding(transformers.Gemma3TextConfig(
+        num_hidden_layers=3, hidden_size=24, num_attention_heads=6, head_dim=8, layer_types=layer_types, rope_parameters=dict(
+            full_attention=dict(rope_type="linear", factor=8.0, rope_theta=100.0),
+            sliding_attention=dict(rope_type="default", rope_theta=50.0))))
+
+    def replace(layer_type):
+        def hook(layer, args, kwargs):
+            return args, kwargs | dict(position_embeddings=gemma3(args[0], kwargs["position_ids"], layer_type))
+        return hook
+
+    for layer, layer_type in zip(model.model.layers, layer_types):
+        layer.register_forward_pre_hook(replace(layer_type), with_kwargs=True)
+    return model, ours, names, heads
+
+
 def nemotron(vocab, length):
     with_bias = torch.nn.LayerNorm.__init__
     if torch.__version__ < "2":  # its LayerNorm has no argument for the bias, which NemotronLayerNorm1P passes
@@ -232,6 +274,9 @@ if hasattr(transformers, "MinistralForCausalLM"):  # 5.0 or later
     CASES["cohere2_mixed"] = (lambda: cohere2(53, 13), 2, 30)
     CASES["olmo2_odd"] = (lambda: olmo2(53, 13), 2, 27)
     CASES["exaone4_mixed"] = (lambda: exaone4(53, 13), 2, 28)
+    CASES["mistral_yarn"] = (lambda: yarn(53, 13), 2, 31)
+    CASES["llama_llama3"] = (lambda: llama3(53, 13), 2, 32)
+    CASES["ministral_bases"] = (lambda: two_bases(53, 13), 2, 33)
 
 
 def adjacent(x, width):
@@ -280,7 +325,7 @@ def logits_of(model, inputs, positions):
     """Returns the logits of one row, at these positions if the architecture has positions."""
     if isinstance(model, transformers.BloomForCausalLM):  # only distances count
         return model(torch.from_numpy(inputs).long()[None]).logits[0]
-    if int(transformers.__version__.split(".")[0]) >= 5:
+    if int(transformers.__version__.split(".")[0]) >= 5 or isinstance(model, getattr(transformers, "Qwen3ForCausalLM", ())):
         # Without a mask, transformers 5 separates the documents where positions restart.
         return model(torch.from_numpy(inputs).long()[None], position_ids=torch.from_numpy(positions).long()[None],
                      attention_mask=torch.ones(1, len(inputs), dtype=torch.long)).logits[0]

@@ -62,7 +62,20 @@ std::vector<NamedModel> models() {
         {"window", changed(test::llama_model(2, 4, 2), [](Config& c) { c.window = 7; })},
         {"layers that differ",
          changed(test::patterned_model(5, 4, 2), [](Config& c) { c.window = 7; })},
-        {"scaled", changed(test::llama_model(1, 4, 4), [](Config& c) { c.rope_scaling = 8; })},
+        {"scaled", changed(test::llama_model(1, 4, 4),
+                           [](Config& c) {
+                               c.rope_scaling = spec::usual_scaling(spec::RotaryRule::llama3);
+                           })},
+        {"two bases and queries scaled by position",
+         changed(test::patterned_model(5, 4, 2),
+                 [](Config& c) {
+                     c.window = 7;
+                     c.rotary_local_base = 50;
+                     c.rope_scaling = spec::usual_scaling(spec::RotaryRule::yarn);
+                     c.rope_scaling.factor = 4;
+                     c.rope_scaling.original_length = 3;
+                     c.query_beta = 0.5;
+                 })},
         {"interleaved",
          changed(test::llama_model(1, 4, 4), [](Config& c) { c.rotary_interleaved = true; })},
         {"geglu", changed(test::llama_model(1, 4, 4),

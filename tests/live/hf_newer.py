@@ -20,6 +20,8 @@ FLAGS = ("--num-layers 4 --seq-length 16 --hidden-size 36 --num-attention-heads 
          "--attention-dropout 0 --hidden-dropout 0 --micro-batch-size 2 --global-batch-size 4 --train-iters 6 --lr 1e-2 "
          "--eval-iters 0 --device cpu --threads 1 --save native")
 WINDOW = "--window-size 4,0"
+YARN = ("--position-embedding-type yarn --rotary-scaling-factor 4 --yarn-original-max-position-embeddings 8 --yarn-beta-fast 16 "
+        "--no-yarn-correction-range-round-to-int")
 MODELS = {  # class, flags
     "qwen3": ("Qwen3ForCausalLM", "--kv-channels 8 --qk-layernorm"),
     "qwen3-window": ("Qwen3ForCausalLM", f"--kv-channels 8 --qk-layernorm {WINDOW} --window-attn-skip-freq [0,0,1,1]"),
@@ -34,6 +36,14 @@ MODELS = {  # class, flags
     "granite": ("GraniteForCausalLM", "--embedding-multiplier 3 --attention-multiplier 0.3 --residual-multiplier 0.6 "
                 "--logit-scale 0.25"),
     "smollm3": ("SmolLM3ForCausalLM", "--no-rope-freq 4"),
+    "llama-yarn": ("LlamaForCausalLM", f"{YARN} --mscale-all-dim 0.5"),
+    "mistral-yarn": ("MistralForCausalLM", f"{YARN} --mscale 0.5 {WINDOW}"),
+    "qwen3-yarn": ("Qwen3ForCausalLM", f"--kv-channels 8 --qk-layernorm {YARN} --rope-attention-factor 1.25"),
+    "qwen2-linear": ("Qwen2ForCausalLM", "--add-qkv-bias --rotary-seq-len-interpolation-factor 2.5"),
+    "stablelm-llama3": ("StableLmForCausalLM", "--normalization LayerNorm --rotary-percent 0.7 --use-rope-scaling "
+                                               "--rope-scaling-factor 4 --rope-scaling-low-freq-factor 0.5 "
+                                               "--rope-scaling-high-freq-factor 2 "
+                                               "--rope-scaling-original-max-position-embeddings 16"),
     "smollm3-window": ("SmolLM3ForCausalLM", f"--no-rope-freq 2 {WINDOW} --window-attn-skip-freq [0,1,0,1]"),
 }
 

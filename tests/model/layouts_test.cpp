@@ -117,10 +117,16 @@ TEST_CASE("every layout of the other architectures computes the result of one ra
     no_positions.position = spec::PositionEmbedding::none;
     spec::ModelConfig variants = llama_model(3, 6, 3);
     variants.rotary_interleaved = true;
-    variants.rope_scaling = 8;
+    variants.rope_scaling = spec::usual_scaling(spec::RotaryRule::llama3);
     variants.window = 2;
     variants.norm_1p = true;
     variants.qk_norm = true;
+    spec::ModelConfig rotary = patterned_model(5, 6, 3);  // two bases, yarn, queries scaled
+    rotary.rotary_local_base = 50;
+    rotary.rope_scaling = spec::usual_scaling(spec::RotaryRule::yarn);
+    rotary.rope_scaling.factor = 4;
+    rotary.rope_scaling.original_length = 2;
+    rotary.query_beta = 0.5;
     spec::ModelConfig parallel_llama = llama_model(3, 6, 3);
     parallel_llama.parallel_residual = true;
     parallel_llama.hidden_dropout = 0;
@@ -161,6 +167,7 @@ TEST_CASE("every layout of the other architectures computes the result of one ra
         {"variants", variants},
         {"neox", neox_model(5, 5)},
         {"parallel llama", parallel_llama},
+        {"rotary", rotary},
         {"layers that differ", patterned_model(5, 6, 3)}};
     const std::vector<spec::ParallelConfig> layouts = {
         layout(2, 1),          layout(4, 1),          layout(1, 3), layout(2, 1, 1, true),

@@ -11,8 +11,9 @@ using namespace lm;
 // The values of apply_scaling in Meta's llama_models: factor 8, low 1, high 4, context 8192.
 TEST_CASE("rotary angles of Llama 3.1") {
     constexpr i64 dim = 128;
-    const std::vector<float> plain = model::rotary_angles(2, dim, 500000.0);
-    const std::vector<float> scaled = model::rotary_angles(2, dim, 500000.0, 8);
+    const std::vector<float> plain = model::rotary_angles(2, dim, {500000.0}, 2);
+    const std::vector<float> scaled =
+        model::rotary_angles(2, dim, {500000.0, spec::usual_scaling(spec::RotaryRule::llama3)}, 2);
     const auto angle = [](const std::vector<float>& angles, size_t i) {
         return std::atan2(double{angles[dim + 64 + i]}, double{angles[dim + i]});
     };
@@ -71,7 +72,7 @@ TEST_CASE("ALiBi slopes for any number of heads") {
 }
 
 TEST_CASE("rotary angles: each pair turns by its own frequency") {
-    const std::vector<float> angles = model::rotary_angles(1000, 8, 10000.0);
+    const std::vector<float> angles = model::rotary_angles(1000, 8, {}, 1000);
     REQUIRE(angles.size() == 8000);
     for (size_t i = 0; i < 4; ++i) {
         CHECK(angles[i] == 1.0F);

@@ -29,7 +29,8 @@ const std::string line =
     "--disable-bias-linear --add-qkv-bias --normalization RMSNorm --qk-layernorm-all-heads "
     "--attention-multiplier 0.5 "
     "--use-parallel-residual --parallel-shared-norm --no-norm-bias --window-size 8,0 "
-    "--window-attn-skip-freq 2 --no-rope-freq 2";
+    "--window-attn-skip-freq 2 --no-rope-freq 2 --rope-local-base-freq 500 --llama-4-scaling-beta "
+    "0.1";
 const std::set<std::string> only_on_gpus = {"attention_backend", "deterministic_mode"};
 
 struct Program {

@@ -41,7 +41,8 @@ constexpr std::array flag_fields{
 constexpr std::array later_integers{std::pair{"window", &ModelConfig::window}};
 constexpr std::array later_numbers{
     std::pair{"rotary_percent", &ModelConfig::rotary_percent},
-    std::pair{"rope_scaling_factor", &ModelConfig::rope_scaling},
+    std::pair{"rope_local_base_freq", &ModelConfig::rotary_local_base},
+    std::pair{"llama_4_scaling_beta", &ModelConfig::query_beta},
     std::pair{"embedding_multiplier", &ModelConfig::embedding_scale},
     std::pair{"attention_multiplier", &ModelConfig::attention_scale},
     std::pair{"residual_multiplier", &ModelConfig::residual_scale},
@@ -89,6 +90,44 @@ spec::LayerPattern pattern_from(const io::Json& value, bool mark, const char* ke
     return pattern;
 }
 
+// The key of earlier versions, which had the rule of Llama 3.1 and its factor only.
+constexpr const char* llama3_factor = "rope_scaling_factor";
+
+using spec::RotaryRule;
+using spec::RotaryScaling;
+
+constexpr std::array scaling_numbers{
+    std::pair{"low_freq_factor", &RotaryScaling::low_freq_factor},
+    std::pair{"high_freq_factor", &RotaryScaling::high_freq_factor},
+    std::pair{"beta_fast", &RotaryScaling::beta_fast},
+    std::pair{"beta_slow", &RotaryScaling::beta_slow},
+    std::pair{"mscale", &RotaryScaling::mscale},
+    std::pair{"mscale_all_dim", &RotaryScaling::mscale_all_dim},
+    std::pair{"attention_factor", &RotaryScaling::attention_factor},
+};
+constexpr std::array scaling_lists{
+    std::pair{"short_factor", &RotaryScaling::short_factors},
+    std::pair{"long_factor", &RotaryScaling::long_factors},
+};
+constexpr const char* original_length = "original_max_position_embeddings";
+
+// Omits settings with their defaults. The names are those of transformers.
+io::OrderedJson scaling_json(const RotaryScaling& scaling) {
+    if (scaling.rule == RotaryRule::none) return nullptr;
+    const RotaryScaling defaults;
+    io::OrderedJson json{{"rope_type", spec::name_of(scaling.rule)}, {"factor", scaling.factor}};
+    if (scaling.original_length > 0) json[original_length] = scaling.original_length;
+    const auto add = [&](const auto& table) {
+        for (const auto& [key, member] : table) {
+            if (scaling.*member != defaults.*member) json[key] = scaling.*member;
+        }
+    };
+    add(scaling_numbers);
+    add(scaling_lists);
+    if (!scaling.truncate) json["truncate"] = false;
+    return json;
+}
+
 // Calls body(table) for each of the tables later_integers, later_numbers and later_flags.
 template <typename Body>
 void for_later_fields(const Body& body) {
@@ -103,6 +142,28 @@ auto from_name(const Table& table, const io::Json& object, const std::string& ke
     const auto name = io::json_get<std::string>(object, key, path);
     if (const auto value = value_in(table, name)) return *value;
     run_error(path, "'{}' has the unknown value '{}': use a newer lm-utils", key, name);
+}
+
+RotaryScaling scaling_from(const io::Json& object, const std::string& path) {
+    RotaryScaling scaling;
+    if (const auto factor = io::json_get_or<double>(object, llama3_factor, 0, path); factor > 0) {
+        scaling = spec::usual_scaling(RotaryRule::llama3);
+        scaling.factor = factor;
+    }
+    if (!object.contains("rope_scaling") || object["rope_scaling"].is_null()) return scaling;
+    const io::Json& json = object["rope_scaling"];
+    scaling.rule = from_name(spec::rotary_rules, json, "rope_type", path);
+    scaling.factor = io::json_get<double>(json, "factor", path);
+    scaling.original_length = io::json_get_or<i64>(json, original_length, 0, path);
+    scaling.truncate = io::json_get_or<bool>(json, "truncate", true, path);
+    const auto read = [&](const auto& table) {
+        for (const auto& [key, member] : table) {
+            scaling.*member = io::json_get_or(json, key, scaling.*member, path);
+        }
+    };
+    read(scaling_numbers);
+    read(scaling_lists);
+    return scaling;
 }
 
 }  // namespace
@@ -123,6 +184,8 @@ io::OrderedJson to_json(const ModelConfig& config, bool with_defaults) {
     });
     if (with_defaults || config.norms != defaults.norms)
         object["norm_placement"] = spec::name_of(config.norms);
+    if (with_defaults || config.rope_scaling.rule != RotaryRule::none)
+        object["rope_scaling"] = scaling_json(config.rope_scaling);
     for (const auto& [key, member, mark] : pattern_fields) {
         if (with_defaults || !(config.*member).empty())
             object[key] = pattern_json(config.*member, mark);
@@ -151,6 +214,7 @@ ModelConfig model_from_json(const io::Json& object, const std::string& path) {
     });
     if (object.contains("norm_placement"))
         config.norms = from_name(spec::norm_placements, object, "norm_placement", path);
+    config.rope_scaling = scaling_from(object, path);
     for (const auto& [key, member, mark] : pattern_fields) {
         if (object.contains(key)) config.*member = pattern_from(object[key], mark, key, path);
     }

@@ -9,6 +9,7 @@
 #include "base/error.hpp"
 #include "ckpt/format/model_json.hpp"
 #include "convert/hf/fits.hpp"
+#include "convert/hf/rope_json.hpp"
 #include "convert/torch/pickle_globals.hpp"
 #include "io/file.hpp"
 #include "io/path.hpp"
@@ -40,11 +41,6 @@ std::string with_quoted_words(std::string_view text) {
         i += n;
     }
     return result;
-}
-
-bool is_set(const io::Json& json, const char* key) {
-    const auto found = json.find(key);
-    return found != json.end() && !found->is_null();
 }
 
 void put_special_ids(const ckpt::SpecialIds& ids, io::Json& json) {
@@ -108,58 +104,6 @@ void read_flags(const HfClass& hf, const io::Json& json, ModelConfig& config,
     }
 }
 
-// The constants of Llama 3.1's scaling, which are fixed in Megatron-LM and lm-utils.
-constexpr std::array<std::pair<const char*, double>, 3> llama3_constants{
-    std::pair{"low_freq_factor", 1.0}, std::pair{"high_freq_factor", 4.0},
-    std::pair{"original_max_position_embeddings", 8192.0}};
-
-io::Json llama3_scaling(double factor) {
-    return {{"rope_type", "llama3"},
-            {"factor", factor},
-            {"low_freq_factor", 1.0},
-            {"high_freq_factor", 4.0},
-            {"original_max_position_embeddings", 8192}};
-}
-
-// Reads the type of rotary frequencies. Older versions of transformers call the key "type".
-void read_scaling(const HfClass& hf, const io::Json& json, const io::Json& scaling,
-                  ModelConfig& config, const std::string& path) {
-    const auto old_type = io::json_get_or<std::string>(scaling, "type", "default", path);
-    const auto type = io::json_get_or<std::string>(scaling, "rope_type", old_type, path);
-    if (type == "default") return;
-    if (type == "linear" && io::json_get<double>(scaling, "factor", path) == 1) return;
-    if (type != "llama3" || !hf.llama3_scaling) {
-        usage_error(path, "expected rope_type 'default'{}, got '{}': lm-utils does not support it",
-                    hf.llama3_scaling ? " or 'llama3'" : "", type);
-    }
-    for (const auto& [key, value] : llama3_constants) {
-        const bool is_length = std::string_view(key) == "original_max_position_embeddings";
-        const auto got = is_length && !is_set(scaling, key)
-                             ? io::json_get_or<double>(json, key, config.max_positions, path)
-                             : io::json_get<double>(scaling, key, path);
-        if (got == value) continue;
-        usage_error(path, "expected '{}' to be {}, got {}: lm-utils does not support such models",
-                    key, value, got);
-    }
-    config.rope_scaling = io::json_get<double>(scaling, "factor", path);
-}
-
-// Reads the objects with the settings of rotary positions. Up to version 4 transformers writes
-// rope_scaling next to rope_theta; from version 5 rope_parameters has all settings, and
-// rope_scaling replaces the whole of it.
-void read_rope(const HfClass& hf, const io::Json& json, ModelConfig& config,
-               const std::string& path) {
-    const bool old = is_set(json, "rope_scaling") && !json["rope_scaling"].empty();
-    const char* const key = old ? "rope_scaling" : "rope_parameters";
-    if (!is_set(json, key)) return;
-    const io::Json& object = json[key];
-    read_scaling(hf, json, object, config, path);
-    config.rotary_base = io::json_get_or<double>(object, "rope_theta", config.rotary_base, path);
-    if (!hf.has_key(&ModelConfig::rotary_percent)) return;
-    config.rotary_percent =
-        io::json_get_or<double>(object, "partial_rotary_factor", config.rotary_percent, path);
-}
-
 // Returns the layers of "layer_types" that have no window.
 std::vector<bool> full_layers(const io::Json& json, i64 n_layers, const std::string& path) {
     std::vector<bool> full;
@@ -195,7 +139,7 @@ void read_window(const HfClass& hf, const io::Json& json, ModelConfig& config,
         if (hf.only_windows_rotate) config.unrotated_layers.chosen = full;
         if (std::ranges::find(full, false) == full.end()) config.window = 0;
     }
-    if (config.window >= config.max_positions) config.window = 0;
+    if (config.window >= config.max_positions && config.rotary_local_base == 0) config.window = 0;
 }
 
 // Reads the layers without rotary positions: 0 in no_rope_layers, whose default is every Nth.
@@ -214,7 +158,8 @@ void read_unrotated_layers(const io::Json& json, ModelConfig& config, const std:
 void write_windows(const HfClass& hf, const ModelConfig& config, io::Json& json) {
     // A class where only windows rotate needs one to mark the layers that do not. A window of all
     // positions limits nothing.
-    const bool limited = config.window > 0 && config.window < config.max_positions;
+    const bool limited =
+        config.window > 0 && (config.window < config.max_positions || config.rotary_local_base > 0);
     const bool marks = hf.only_windows_rotate && !config.unrotated_layers.empty();
     const i64 window = limited                       ? config.window
                        : marks || hf.window_required ? config.max_positions
@@ -332,10 +277,7 @@ io::Json hf_config(const HfClass& hf, const ModelConfig& config, const ckpt::Spe
     for (const HfClass::Flag& key : hf.flags) json[key.key] = config.*key.member;
     for (const HfClass::Constant& key : hf.constants)
         json[key.key] = io::parse_json(key.value, key.key);
-    if (is_rotary(hf.position)) {
-        json["rope_scaling"] =
-            config.rope_scaling != 0 ? llama3_scaling(config.rope_scaling) : io::Json(nullptr);
-    }
+    if (is_rotary(hf.position)) write_rope(hf, config, json);
     if (hf.absent_window > 0) write_windows(hf, config, json);
     for (i64 i = 0; hf.unrotated_layers && i < config.n_layers; ++i) {
         json["no_rope_layers"].push_back(config.unrotated_layers.has(i) ? 0 : 1);
@@ -407,7 +349,7 @@ ModelConfig with_unused_members(ModelConfig expected, const ModelConfig& found) 
     unused(&ModelConfig::hidden_dropout);
     unused(&ModelConfig::init_std);
     const auto no_window = [](const ModelConfig& c) {
-        return c.window == 0 || c.window >= c.max_positions;
+        return c.window == 0 || (c.window >= c.max_positions && c.rotary_local_base == 0);
     };
     if (no_window(expected) && no_window(found)) {
         unused(&ModelConfig::window);
@@ -421,6 +363,15 @@ ModelConfig with_unused_members(ModelConfig expected, const ModelConfig& found) 
         unused(&ModelConfig::rotary_percent);
         unused(&ModelConfig::rotary_interleaved);
         unused(&ModelConfig::rope_scaling);
+        unused(&ModelConfig::query_beta);
+    }
+    // Several settings give one factor of attention.
+    spec::RotaryScaling& scaling = expected.rope_scaling;
+    if (attention_factor(scaling) == attention_factor(found.rope_scaling)) {
+        scaling.attention_factor = found.rope_scaling.attention_factor;
+        scaling.mscale = found.rope_scaling.mscale;
+        scaling.mscale_all_dim = found.rope_scaling.mscale_all_dim;
+        if (scaling.rule == spec::RotaryRule::longrope) scaling.factor = found.rope_scaling.factor;
     }
     return expected;
 }

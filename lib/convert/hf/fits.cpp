@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "base/error.hpp"
+#include "convert/hf/rope_json.hpp"
 
 namespace lm::convert {
 namespace {
@@ -32,7 +33,27 @@ bool holds_groups(const HfClass& hf, i64 n_groups, i64 n_heads) {
     return n_groups == (hf.n_groups > 0 ? hf.n_groups : n_heads);
 }
 
-std::optional<Misfit> misfit_of_rotary(const HfClass& hf, const ModelConfig& c, double scaling) {
+std::optional<Misfit> misfit_of_scaling(const HfClass& hf, const ModelConfig& c) {
+    const spec::RotaryScaling& scaling = c.rope_scaling;
+    if (!has_rule(hf, scaling.rule)) {
+        return Misfit{"the scaling of rotary frequencies",
+                      fmt::format("frequencies scaled by {}", name_of(scaling.rule))};
+    }
+    if (c.query_beta > 0 && !hf.query_scale)
+        return Misfit{"--llama-4-scaling-beta", "queries scaled by their positions"};
+    if (hf.absent_local_base == 0 && c.rotary_local_base > 0)
+        return Misfit{"--rope-local-base-freq",
+                      "rotary frequencies of their own in layers with a window"};
+    if (hf.absent_local_base == 0) return std::nullopt;
+    // The layers with a window have unscaled frequencies, and `truncate` is not read.
+    if (c.window > 0 && c.rotary_local_base == 0 && scaling.rule != spec::RotaryRule::none)
+        return Misfit{"--rope-local-base-freq", "scaled frequencies in layers with a window"};
+    if (!scaling.truncate)
+        return Misfit{"--no-yarn-correction-range-round-to-int", "a range that is not rounded"};
+    return std::nullopt;
+}
+
+std::optional<Misfit> misfit_of_rotary(const HfClass& hf, const ModelConfig& c) {
     if (c.rotary_percent != 1 && !hf.has_key(&ModelConfig::rotary_percent)) {
         return Misfit{"--rotary-percent", fmt::format("{} of each head rotated", c.rotary_percent)};
     }
@@ -40,10 +61,7 @@ std::optional<Misfit> misfit_of_rotary(const HfClass& hf, const ModelConfig& c, 
         return Misfit{"--rotary-interleaved",
                       c.rotary_interleaved ? "adjacent rotary pairs" : "rotary pairs of halves"};
     }
-    if (scaling != 0 && !hf.llama3_scaling) {
-        return Misfit{"--use-rope-scaling", "scaled rotary frequencies"};
-    }
-    return std::nullopt;
+    return misfit_of_scaling(hf, c);
 }
 
 std::optional<Misfit> misfit_of_scales(const HfClass& hf, const ModelConfig& c) {
@@ -125,7 +143,7 @@ std::optional<Misfit> inexpressible(const HfClass& hf, const ModelConfig& c) {
                       fmt::format("{} at a hidden size of {}", c.ffn_hidden, c.hidden)};
     }
     if (is_rotary(c.position)) {
-        if (const auto found = misfit_of_rotary(hf, c, c.rope_scaling)) return found;
+        if (const auto found = misfit_of_rotary(hf, c)) return found;
     }
     if (c.window > 0 && c.window < c.max_positions && hf.absent_window == 0) {
         return Misfit{"--window-size", fmt::format("a window of {} keys", c.window)};
@@ -168,7 +186,9 @@ std::optional<Misfit> misfit(const HfClass& hf, const ModelConfig& c) {
     const bool has_other = std::ranges::any_of(hf_classes(), [&](const HfClass* other) {
         return other->any_head_dim && !inexpressible(*other, c);
     });
-    if (hf.newer_head_dim && !has_other) return std::nullopt;
+    // Version 4.44 reads scaled frequencies of Llama only.
+    const bool scaled = c.rope_scaling.rule != spec::RotaryRule::none;
+    if (hf.newer_head_dim && (scaled || !has_other)) return std::nullopt;
     return misfit_of_heads(c);
 }
 
@@ -176,11 +196,14 @@ void check_fits(const HfClass& hf, const ModelConfig& config) {
     const std::optional<Misfit> found = misfit(hf, config);
     if (!found) return;
     const std::string others = names_that_fit(config);
-    // What the export to Megatron refuses.
+    // The export to Megatron refuses these.
+    const bool refused = config.parallel_residual || config.norms != spec::NormPlacement::pre ||
+                         config.joint_qk_norm || config.rotary_local_base > 0 ||
+                         config.query_beta > 0 ||
+                         config.rope_scaling.rule == spec::RotaryRule::longrope;
     const std::string_view none =
-        config.parallel_residual || config.norms != spec::NormPlacement::pre || config.joint_qk_norm
-            ? "no other format can, either"
-            : "no supported class of transformers can: use --to megatron-lm";
+        refused ? "no other format can, either"
+                : "no supported class of transformers can: use --to megatron-lm";
     usage_error(found->flag, "the model has {}, which {} ({}) cannot express: {}{}", found->has,
                 hf.name, hf.class_name, others.empty() ? none : "use --to ", others);
 }

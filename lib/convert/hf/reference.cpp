@@ -43,6 +43,89 @@ double alibi_slope(i64 head, i64 n_heads) {
     return std::exp2(-8.0 * static_cast<double>(extra) / (2 * floor));
 }
 
+// The angle between two positions of each pair of a head, and the factor of cosines and sines.
+struct RotaryTable {
+    Values frequencies;
+    double factor = 1;
+};
+
+// The functions below follow modeling_rope_utils.py of transformers 5.24, not spec/rotary.cpp, with
+// which they are compared.
+
+void scale_llama3(const spec::RotaryScaling& scaling, Values& frequencies) {
+    const double original = static_cast<double>(scaling.original_length);
+    for (double& plain : frequencies) {
+        const double wavelength = 2 * std::numbers::pi / plain;
+        const double low = scaling.low_freq_factor, high = scaling.high_freq_factor;
+        if (wavelength < original / high) continue;
+        const double smooth =
+            wavelength > original / low ? 0 : (original / wavelength - low) / (high - low);
+        plain = (1 - smooth) * plain / scaling.factor + smooth * plain;
+    }
+}
+
+void scale_yarn(const spec::RotaryFrequencies& rotary, i64 dim, Values& frequencies) {
+    const spec::RotaryScaling& scaling = rotary.scaling;
+    const auto correction_dim = [&](double rotations) {
+        return (static_cast<double>(dim) * std::log(static_cast<double>(scaling.original_length) /
+                                                    (rotations * 2 * std::numbers::pi))) /
+               (2 * std::log(rotary.base));
+    };
+    double low = correction_dim(scaling.beta_fast);
+    double high = correction_dim(scaling.beta_slow);
+    if (scaling.truncate) {
+        low = std::floor(low);
+        high = std::ceil(high);
+    }
+    low = std::max(low, 0.0);
+    high = std::min(high, static_cast<double>(dim - 1));
+    if (low == high) high += 0.001;
+    for (size_t i = 0; i < frequencies.size(); ++i) {
+        const double ramp =
+            std::min(std::max((static_cast<double>(i) - low) / (high - low), 0.0), 1.0);
+        frequencies[i] = frequencies[i] / scaling.factor * ramp + frequencies[i] * (1 - ramp);
+    }
+}
+
+RotaryTable rotary_table(const spec::RotaryFrequencies& rotary, i64 dim, i64 n_tokens) {
+    const spec::RotaryScaling& scaling = rotary.scaling;
+    RotaryTable table;
+    for (i64 i = 0; i < dim / 2; ++i) {
+        table.frequencies.push_back(
+            1 / std::pow(rotary.base, static_cast<double>(2 * i) / static_cast<double>(dim)));
+    }
+    switch (scaling.rule) {
+        case spec::RotaryRule::none:
+            break;
+        case spec::RotaryRule::linear:
+            for (double& frequency : table.frequencies) frequency /= scaling.factor;
+            break;
+        case spec::RotaryRule::llama3:
+            scale_llama3(scaling, table.frequencies);
+            break;
+        case spec::RotaryRule::yarn: {
+            const auto mscale = [&](double of) {
+                return scaling.factor <= 1 ? 1 : 0.1 * of * std::log(scaling.factor) + 1;
+            };
+            scale_yarn(rotary, dim, table.frequencies);
+            table.factor = mscale(scaling.mscale) / mscale(scaling.mscale_all_dim);
+            break;
+        }
+        case spec::RotaryRule::longrope: {
+            const bool longer = n_tokens > scaling.original_length;
+            for (size_t i = 0; i < table.frequencies.size(); ++i)
+                table.frequencies[i] /= (longer ? scaling.long_factors : scaling.short_factors)[i];
+            if (scaling.factor > 1)
+                table.factor =
+                    std::sqrt(1 + std::log(scaling.factor) /
+                                      std::log(static_cast<double>(scaling.original_length)));
+            break;
+        }
+    }
+    if (scaling.attention_factor > 0) table.factor = scaling.attention_factor;
+    return table;
+}
+
 // The tensors of one layer, or those before and after all layers.
 struct Place {
     std::string start;  // start of the names in the files: "model.layers.3."
@@ -227,36 +310,35 @@ class Reference {
         return result;
     }
 
-    // Returns the rotary frequency of pair i of the `half` pairs of a head (modeling_rope_utils.py
-    // of transformers).
-    static double frequency(const spec::RotaryFrequencies& rotary, i64 i, i64 half) {
-        const double plain =
-            1 / std::pow(rotary.base, static_cast<double>(i) / static_cast<double>(half));
-        if (rotary.scaling == 0) return plain;
-        const double wavelength = 2 * std::numbers::pi / plain;
-        if (wavelength > 8192) return plain / rotary.scaling;
-        if (wavelength < 2048) return plain;
-        const double smooth = (8192 / wavelength - 1) / 3;
-        return (1 - smooth) * plain / rotary.scaling + smooth * plain;
-    }
-
     // Rotates the halves, or the adjacent pairs, of each head, or of its first part (Su et al.
     // 2021; apply_rotary_pos_emb of transformers).
-    void rotate(Matrix& x, const spec::RotaryFrequencies& rotary) const {
-        const i64 half = static_cast<i64>(static_cast<double>(c_.head_dim) * c_.rotary_percent) / 2;
+    void rotate(Matrix& x, const RotaryTable& table) const {
+        const i64 half = std::ssize(table.frequencies);
         for (i64 t = 0; t < x.rows; ++t) {
             for (i64 head = 0; head < x.cols / c_.head_dim; ++head) {
                 double* v = x.row(t) + head * c_.head_dim;
                 for (i64 i = 0; i < half; ++i) {
-                    const double angle = static_cast<double>(t) * frequency(rotary, i, half);
+                    const double angle =
+                        static_cast<double>(t) * table.frequencies[static_cast<size_t>(i)];
+                    const double cosine = table.factor * std::cos(angle);
+                    const double sine = table.factor * std::sin(angle);
                     double& first = v[c_.rotary_interleaved ? 2 * i : i];
                     double& second = v[c_.rotary_interleaved ? 2 * i + 1 : i + half];
                     const double a = first;
                     const double b = second;
-                    first = a * std::cos(angle) - b * std::sin(angle);
-                    second = b * std::cos(angle) + a * std::sin(angle);
+                    first = a * cosine - b * sine;
+                    second = b * cosine + a * sine;
                 }
             }
+        }
+    }
+
+    // Scales each query by its position (get_llama_4_attn_scale of transformers).
+    static void scale(Matrix& query, double beta, i64 original) {
+        for (i64 t = 0; t < query.rows; ++t) {
+            const double by = 1 + beta * std::log(1 + std::floor(static_cast<double>(t) /
+                                                                 static_cast<double>(original)));
+            for (i64 i = 0; i < query.cols; ++i) query.row(t)[i] *= by;
         }
     }
 
@@ -276,10 +358,16 @@ class Reference {
         }
         bool alibi = false;
         switch (position) {
-            case PositionEmbedding::rope:
-                rotate(all.query, rotary);
-                rotate(all.key, rotary);
+            case PositionEmbedding::rope: {
+                const i64 dim =
+                    static_cast<i64>(static_cast<double>(c_.head_dim) * c_.rotary_percent);
+                const RotaryTable table = rotary_table(rotary, dim, x.rows);
+                rotate(all.query, table);
+                rotate(all.key, table);
+                if (rotary.query_beta > 0)
+                    scale(all.query, rotary.query_beta, rotary.scaling.original_length);
                 break;
+            }
             case PositionEmbedding::alibi:
                 alibi = true;
                 break;
@@ -325,12 +413,15 @@ class Reference {
     Matrix mlp(const Matrix& x, const Place& layer) const {
         const spec::Activation activation = layer.config.activation;
         const bool gated = is_gated(activation);
-        Matrix hidden = linear(x, layer, gated ? "mlp.gate" : "mlp.up", c_.linear_bias);
+        const bool fused = std::ranges::count(layer.rows, "mlp.gate_up", &HfClass::Row::ours) > 0;
+        const char* const first = fused ? "mlp.gate_up" : gated ? "mlp.gate" : "mlp.up";
+        Matrix hidden = linear(x, layer, first, c_.linear_bias);
+        const Matrix up = fused   ? cols_of(hidden, c_.ffn_hidden, c_.ffn_hidden)
+                          : gated ? linear(x, layer, "mlp.up", c_.linear_bias)
+                                  : Matrix(0, 0);
+        if (fused) hidden = cols_of(hidden, 0, c_.ffn_hidden);
         for (double& value : hidden.values) value = activation_value(activation, value);
-        if (gated) {
-            const Matrix up = linear(x, layer, "mlp.up", c_.linear_bias);
-            for (size_t i = 0; i < up.values.size(); ++i) hidden.values[i] *= up.values[i];
-        }
+        for (size_t i = 0; i < up.values.size(); ++i) hidden.values[i] *= up.values[i];
         return linear(hidden, layer, "mlp.down", c_.linear_bias);
     }
 

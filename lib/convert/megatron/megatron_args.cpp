@@ -93,7 +93,7 @@ spec::PositionEmbedding position_of(const Args& args) {
     if (args.flag("use_rotary_position_embeddings", false)) return spec::PositionEmbedding::rope;
     const PickleValue* value = args.find("position_embedding_type");
     const std::string name = value ? enum_name(*value) : "learned_absolute";
-    if (name == "rope" || name == "rotary") return spec::PositionEmbedding::rope;
+    if (name == "rope" || name == "rotary" || name == "yarn") return spec::PositionEmbedding::rope;
     if (name == "alibi") return spec::PositionEmbedding::alibi;
     if (name == "none") return spec::PositionEmbedding::none;
     if (name != "absolute" && name != "learned_absolute") {
@@ -135,12 +135,6 @@ void refuse_others(const Args& args) {
             usage_error(args.path(), "args.{} is set: lm-utils does not support such models", name);
         }
     }
-    if (args.number("rotary_seq_len_interpolation_factor", 1) != 1) {
-        usage_error(args.path(),
-                    "args.rotary_seq_len_interpolation_factor: expected 1, got {}: lm-utils does "
-                    "not support such models",
-                    args.number("rotary_seq_len_interpolation_factor", 1));
-    }
     const PickleValue* experts = args.find("num_experts");
     const bool list = experts && experts->is(Kind::list);
     const i64 n = list ? (experts->items.empty() ? 0 : experts->items[0]->integer)
@@ -161,11 +155,46 @@ i64 window_of(const Args& args) {
     return size->items[0]->integer + 1;
 }
 
+// Returns the scaling of rotary frequencies. Arguments of Megatron's yarn have the names of its
+// flags; those that it does not have are ours.
+spec::RotaryScaling scaling_of(const Args& args) {
+    using spec::RotaryRule;
+    const PickleValue* const position = args.find("position_embedding_type");
+    const double interpolation = args.number("rotary_seq_len_interpolation_factor", 1);
+    spec::RotaryScaling scaling;
+    const auto read = [&](double& member, const char* name) { member = args.number(name, member); };
+    if (position && enum_name(*position) == "yarn") {
+        scaling = spec::usual_scaling(RotaryRule::yarn);
+        read(scaling.factor, "rotary_scaling_factor");
+        scaling.original_length =
+            args.integer("yarn_original_max_position_embeddings", scaling.original_length);
+        read(scaling.beta_fast, "yarn_beta_fast");
+        read(scaling.beta_slow, "yarn_beta_slow");
+        read(scaling.mscale, "mscale");
+        read(scaling.mscale_all_dim, "mscale_all_dim");
+        scaling.truncate = args.flag("yarn_correction_range_round_to_int", true);
+    } else if (args.flag("use_rope_scaling", false)) {
+        scaling = spec::usual_scaling(RotaryRule::llama3);
+        read(scaling.factor, "rope_scaling_factor");
+        read(scaling.low_freq_factor, "rope_scaling_low_freq_factor");
+        read(scaling.high_freq_factor, "rope_scaling_high_freq_factor");
+        scaling.original_length =
+            args.integer("rope_scaling_original_max_position_embeddings", scaling.original_length);
+    } else if (interpolation != 1) {
+        scaling = spec::usual_scaling(RotaryRule::linear);
+        scaling.factor = interpolation;
+    }
+    return scaling;
+}
+
 void read_variants(const Args& args, spec::ModelConfig& c) {
     c.rotary_percent = args.number("rotary_percent", 1);
     c.rotary_interleaved = args.flag("rotary_interleaved", false);
-    if (args.flag("use_rope_scaling", false)) {
-        c.rope_scaling = args.number("rope_scaling_factor", 8);
+    c.rope_scaling = scaling_of(args);
+    if (c.rope_scaling.rule == spec::RotaryRule::yarn && c.rotary_percent != 1) {
+        usage_error(args.path(),
+                    "args.rotary_percent: expected 1 with yarn, got {}: Megatron ignores it there",
+                    c.rotary_percent);
     }
     c.window = window_of(args);
     c.full_layers = args.layers("window_attn_skip_freq", false);

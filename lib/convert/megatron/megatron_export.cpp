@@ -2,6 +2,7 @@
 #include "convert/megatron/megatron_export.hpp"
 
 #include <array>
+#include <cmath>
 #include <span>
 #include <utility>
 
@@ -182,16 +183,58 @@ constexpr std::array embedding_rows{
 };
 constexpr std::array suffixes{".weight", ".bias"};
 
-std::string_view position_name(spec::PositionEmbedding position) {
+std::string_view position_name(spec::PositionEmbedding position,
+                               const spec::RotaryScaling& scaling) {
     switch (position) {
         case spec::PositionEmbedding::absolute:
             return "learned_absolute";
         case spec::PositionEmbedding::alibi:
-        case spec::PositionEmbedding::rope:
         case spec::PositionEmbedding::none:
             return name_of(position);
+        case spec::PositionEmbedding::rope:
+            return scaling.rule == spec::RotaryRule::yarn ? "yarn" : name_of(position);
     }
     __builtin_unreachable();
+}
+
+// Refuses rotary positions that Megatron does not have.
+void check_rotary(const spec::ModelConfig& config) {
+    using spec::RotaryRule;
+    const spec::RotaryScaling& scaling = config.rope_scaling;
+    const auto refuse = [](std::string_view flag, std::string_view has) {
+        usage_error(flag,
+                    "the model has {}, which Megatron does not have: use a format of Hugging "
+                    "Face",
+                    has);
+    };
+    if (!is_rotary(config.position)) return;
+    if (config.rotary_local_base > 0)
+        refuse("--rope-local-base-freq", "rotary frequencies of their own in layers with a window");
+    if (config.query_beta > 0)
+        refuse("--llama-4-scaling-beta", "queries scaled by their positions");
+    const spec::RotaryScaling usual = spec::usual_scaling(RotaryRule::llama3);
+    switch (scaling.rule) {
+        case RotaryRule::none:
+            break;
+        case RotaryRule::linear:
+            if (scaling.factor != std::floor(scaling.factor))
+                refuse("--rotary-seq-len-interpolation-factor", "a factor that is not whole");
+            break;
+        case RotaryRule::llama3:
+            if (scaling.low_freq_factor != usual.low_freq_factor ||
+                scaling.high_freq_factor != usual.high_freq_factor ||
+                scaling.original_length != usual.original_length)
+                refuse("--use-rope-scaling", "other constants than those of Llama 3.1");
+            break;
+        case RotaryRule::yarn:
+            if (config.rotary_percent != 1 || config.rotary_interleaved)
+                refuse("--rotary-percent", "yarn in a part of each head, or in adjacent pairs");
+            if (scaling.factor == 1 && attention_factor(scaling) != 1)
+                refuse("--rope-attention-factor", "yarn with a factor of 1 that scales attention");
+            break;
+        case RotaryRule::longrope:
+            refuse("the scaling of rotary frequencies", "longrope");
+    }
 }
 
 // Returns what megatron-core does not have of the model; nullptr: it has all.
@@ -249,6 +292,7 @@ MegatronLayout::MegatronLayout(const spec::ModelConfig& config, i64 tp, i64 pp, 
             "the model has one of these multipliers, which Megatron does not have: use "
             "--to hf-granite");
     }
+    check_rotary(config);
     if (vocab_multiple < 1) {
         usage_error("--make-vocab-size-divisible-by", "must be positive, got {}", vocab_multiple);
     }
@@ -363,6 +407,38 @@ void write_layers(PickleWriter& pickle, const char* name, const spec::LayerPatte
     pickle.close_list();
 }
 
+void write_scaling(PickleWriter& pickle, const spec::RotaryScaling& scaling) {
+    using spec::RotaryRule;
+    switch (scaling.rule) {
+        case RotaryRule::none:
+        case RotaryRule::longrope:  // check_rotary() has refused it
+            break;
+        case RotaryRule::linear:
+            pickle.key("rotary_seq_len_interpolation_factor")
+                .integer(static_cast<i64>(scaling.factor));
+            break;
+        case RotaryRule::llama3:
+            pickle.key("use_rope_scaling").boolean(true);
+            pickle.key("rope_scaling_factor").real(scaling.factor);
+            break;
+        case RotaryRule::yarn: {
+            // Megatron has no flag for a given factor of attention: the mscale that gives it.
+            const bool given = scaling.attention_factor > 0 && scaling.factor > 1;
+            const double mscale =
+                given ? (scaling.attention_factor - 1) / (0.1 * std::log(scaling.factor))
+                      : scaling.mscale;
+            pickle.key("rotary_scaling_factor").real(scaling.factor);
+            pickle.key("yarn_original_max_position_embeddings").integer(scaling.original_length);
+            pickle.key("yarn_beta_fast").real(scaling.beta_fast);
+            pickle.key("yarn_beta_slow").real(scaling.beta_slow);
+            pickle.key("mscale").real(mscale);
+            pickle.key("mscale_all_dim").real(given ? 0.0 : scaling.mscale_all_dim);
+            pickle.key("yarn_correction_range_round_to_int").boolean(scaling.truncate);
+            break;
+        }
+    }
+}
+
 // Writes arguments only for the settings that the model uses. Megatron uses its defaults for
 // missing arguments.
 void write_variants(PickleWriter& pickle, const spec::ModelConfig& c,
@@ -376,8 +452,7 @@ void write_variants(PickleWriter& pickle, const spec::ModelConfig& c,
     flag("apply_layernorm_1p", c.norm_1p);
     flag("qk_layernorm", c.qk_norm);
     flag("add_qkv_bias", c.qkv_bias);
-    flag("use_rope_scaling", c.rope_scaling != 0);
-    if (c.rope_scaling != 0) pickle.key("rope_scaling_factor").real(c.rope_scaling);
+    write_scaling(pickle, c.rope_scaling);
     write_layers(pickle, "window_attn_skip_freq", c.full_layers, false);
     write_layers(pickle, "no_rope_freq", c.unrotated_layers, true);
     if (c.window == 0) return;
@@ -415,7 +490,7 @@ void MegatronLayout::write_args(PickleWriter& pickle, const ckpt::Manifest& mani
     if (names_ != MegatronNames::classic) pickle.key("transformer_impl").text(name_of(names_));
     pickle.key("ckpt_format").text("torch");
     pickle.key("add_position_embedding").boolean(true);
-    pickle.key("position_embedding_type").text(position_name(c.position));
+    pickle.key("position_embedding_type").text(position_name(c.position, c.rope_scaling));
     pickle.key("normalization").text(name_of(c.normalization));
     write_activation(pickle, activation);
     pickle.key("openai_gelu").boolean(false);

@@ -43,7 +43,10 @@ std::string kind_text(const spec::ModelConfig& model, const spec::LayerConfig& l
     if (is_rotary(position)) {
         if (model.rotary_percent != 1) text += fmt::format(" {}", model.rotary_percent);
         if (model.rotary_interleaved) text += " interleaved";
-        if (rotary.scaling != 0) text += fmt::format(" scaled by {}", rotary.scaling);
+        const spec::RotaryScaling& scaling = rotary.scaling;
+        if (scaling.rule != spec::RotaryRule::none)
+            text += fmt::format(" scaled by {} ({})", scaling.factor, name_of(scaling.rule));
+        if (rotary.base != model.rotary_base) text += fmt::format(" of base {}", rotary.base);
     }
     text += fmt::format(" positions, {}{}, {}", name_of(model.normalization),
                         model.norm_1p ? "-1p" : "", name_of(activation));

@@ -18,7 +18,6 @@ inline constexpr HfClass exaone4 = [] {
     };
     c.only_windows_rotate = true;
     c.any_head_dim = true;
-    c.llama3_scaling = true;
     c.norms = spec::NormPlacement::reordered;
     c.qk_norm = true;
     return c;

@@ -5,6 +5,7 @@
 #pragma once
 
 #include <algorithm>
+#include <array>
 #include <span>
 #include <string_view>
 
@@ -14,10 +15,14 @@
 
 namespace lm::convert {
 
+inline constexpr std::array common_rope_types{Named{spec::RotaryRule::linear, "linear"},
+                                              Named{spec::RotaryRule::llama3, "llama3"},
+                                              Named{spec::RotaryRule::yarn, "yarn"}};
+
 struct HfClass {
     // The names of a module in transformers and in lm-utils, to which ".weight" and ".bias" are
     // added. The names of a layer's modules omit the prefix of the layer. "attention.qkv": query,
-    // key and value in one tensor.
+    // key and value in one tensor; "mlp.gate_up": gate and up.
     struct Row {
         std::string_view theirs;
         std::string_view ours;
@@ -80,7 +85,16 @@ struct HfClass {
     bool unrotated_layers = false;        // the key no_rope_layers
     bool only_windows_rotate = false;     // beside a window, layers without one do not rotate
     bool window_required = false;         // sliding_window is never null
-    bool llama3_scaling = false;          // the scaled rotary frequencies of Llama 3.1
+    // The rules of rotary frequencies besides "default", by the names of rope_type; the first name
+    // of a rule is written.
+    std::span<const Named<spec::RotaryRule>> rope_types = common_rope_types;
+    i64 absent_original = 0;            // value of original_max_position_embeddings; 0: not a key
+    std::string_view absent_rope = {};  // the object when it is missing; empty: no scaling
+    // Base of the layers with a window when no key sets it, in a class whose rope_parameters has an
+    // object for these layers and one for the others. 0: all layers have the same.
+    double absent_local_base = 0;
+    const char* local_base_key = nullptr;  // its key in version 4
+    bool query_scale = false;              // the key llama_4_scaling_beta
     // Adds keys to a config.json that follow from others. May be nullptr.
     void (*write_more)(const spec::ModelConfig& config, io::Json& json) = nullptr;
     // Versions of transformers before 4.45 compute the head size of some classes from the hidden

@@ -72,12 +72,11 @@ inline constexpr HfClass llama{
     .activation_key = "hidden_act",
     .activations = gated_activations,
     .absent_activation = "silu",
-    .llama3_scaling = true,
     .newer_head_dim = true,
     .normalization = spec::Normalization::rms_norm,
 };
 
-// Returns Llama without biases and scaled frequencies, as most of the other classes are.
+// Returns Llama without biases, as most of the other classes are.
 constexpr HfClass llama_like(std::string_view name, std::string_view model_type,
                              std::string_view class_name) {
     HfClass c = llama;
@@ -86,7 +85,6 @@ constexpr HfClass llama_like(std::string_view name, std::string_view model_type,
     c.class_name = class_name;
     c.flags = {};
     c.linear_bias = false;
-    c.llama3_scaling = false;
     c.newer_head_dim = false;
     return c;
 }
