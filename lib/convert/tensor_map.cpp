@@ -62,15 +62,23 @@ i64 ModelTensors::index(const std::string& name) const {
 
 std::optional<MappedTensor> ModelTensors::map(const std::string& name, const std::string& own,
                                               QkvOrder order) const {
-    constexpr std::string_view fused = ".qkv.";
+    constexpr std::string_view fused_qkv = ".qkv.";
+    constexpr std::string_view fused_mlp = ".gate_up.";
     MappedTensor tensor{.name = name, .rows = {}};
     std::string first = own;
-    if (const size_t at = own.find(fused); at != own.npos) {
+    if (const size_t at = own.find(fused_qkv); at != own.npos) {
         const std::string prefix = own.substr(0, at + 1);
-        const std::string suffix = own.substr(at + fused.size() - 1);
+        const std::string suffix = own.substr(at + fused_qkv.size() - 1);
         first = prefix + "query" + suffix;
         if (!find(first)) return std::nullopt;
         tensor.rows = qkv_rows(prefix, suffix, order, 0, n_groups(first));
+    } else if (const size_t mlp = own.find(fused_mlp); mlp != own.npos) {
+        const std::string prefix = own.substr(0, mlp + 1);
+        const std::string suffix = own.substr(mlp + fused_mlp.size() - 1);
+        first = prefix + "gate" + suffix;
+        if (!find(first)) return std::nullopt;
+        for (const std::string& part : {first, prefix + "up" + suffix})
+            tensor.rows.push_back({part, 0, find(part)->shape[0]});
     } else {
         if (!find(own)) return std::nullopt;
         tensor.rows = {{own, 0, find(own)->shape[0]}};

@@ -60,8 +60,8 @@ class ModelTensors {
     i64 index(const std::string& name) const;
 
     // Returns the mapping of `name` to the whole tensor `own`. "layers.N.attention.qkv.weight"
-    // stands for query, key and value in the given order. Returns nullopt when the model has no
-    // such tensor.
+    // stands for query, key and value in the given order, "layers.N.mlp.gate_up.weight" for gate
+    // and up. Returns nullopt when the model has no such tensor.
     std::optional<MappedTensor> map(const std::string& name, const std::string& own,
                                     QkvOrder order) const;
     // Returns the number of key-value groups of the layer of the tensor `name`.

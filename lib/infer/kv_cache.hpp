@@ -23,6 +23,7 @@ struct Segment {
     i64 sequence;
     i64 first;
     i64 n;
+    bool longer = false;  // rotated by the frequencies beyond the original context (LongRoPE)
 };
 
 class KvCache {

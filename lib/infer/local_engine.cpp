@@ -40,11 +40,12 @@ class LocalEngine final : public eval::Engine {
     std::span<const float> append_each(std::span<const eval::NextToken> next) override {
         tokens_.clear();
         segments_.clear();
+        for (const auto& [sequence, id] : next) prepare(sequence, std::span(&id, 1));
         for (const auto& [sequence, id] : next) {
             i64& length = cache_.lengths.at(static_cast<size_t>(sequence));
             LM_CHECK(length < context(), "expected less than {} tokens, got {}", context(), length);
             tokens_.push_back(id);
-            segments_.push_back({sequence, length++, 1});
+            segments_.push_back({sequence, length++, 1, is_longer(sequence)});
         }
         return decoder_.logits(decoder_.forward(tokens_, segments_), true).span<const float>();
     }
@@ -62,6 +63,7 @@ class LocalEngine final : public eval::Engine {
     void truncate(i64 to) override {
         LM_CHECK(to <= length(), "expected at most {} tokens, got {}", length(), to);
         cache_.lengths[static_cast<size_t>(selected_)] = to;
+        if (!histories_.empty()) history(selected_).tokens.resize(static_cast<size_t>(to));
     }
 
     std::span<const float> append(std::span<const i32> tokens) override {
@@ -96,7 +98,9 @@ class LocalEngine final : public eval::Engine {
         : device_(std::move(device)),
           weights_(std::move(weights)),
           decoder_(std::move(decoder)),
-          cache_(std::move(cache)) {}
+          cache_(std::move(cache)) {
+        if (decoder_.original_context() > 0) histories_.resize(cache_.lengths.size());
+    }
 
     // Returns how many of `wanted` sequences may be kept: as many as fit into half of the memory
     // that the weights have left free. Activations and the page cache use the rest.
@@ -107,16 +111,45 @@ class LocalEngine final : public eval::Engine {
         return std::clamp<i64>(room / 2 / bytes, 1, wanted);
     }
 
-    // Appends tokens in chunks. Calls body(index of the chunk's first token, rows of the chunk [n,
-    // C]) for each chunk.
+    // A sequence whose rotary frequencies depend on its length.
+    struct History {
+        std::vector<i32> tokens;
+        bool longer = false;  // its keys are those of a sequence beyond the original context
+    };
+    History& history(i64 sequence) { return histories_[static_cast<size_t>(sequence)]; }
+    bool is_longer(i64 sequence) { return !histories_.empty() && history(sequence).longer; }
+
+    // Prepares a sequence for these tokens: computes its keys again if it gets other rotary
+    // frequencies by them, as transformers does.
+    void prepare(i64 sequence, std::span<const i32> tokens) {
+        if (histories_.empty()) return;
+        History& before = history(sequence);
+        i64& length = cache_.lengths[static_cast<size_t>(sequence)];
+        const bool longer = length + std::ssize(tokens) > decoder_.original_context();
+        if (longer != before.longer) {
+            before.longer = longer;
+            length = 0;
+            forward_chunks(sequence, before.tokens, [](i64, const View&) {});
+        }
+        before.tokens.insert(before.tokens.end(), tokens.begin(), tokens.end());
+    }
+
+    // Appends tokens in chunks to the selected sequence. Calls body(index of the chunk's first
+    // token, rows of the chunk [n, C]) for each chunk.
     template <typename Body>
     void for_chunks(std::span<const i32> tokens, const Body& body) {
-        i64& length = cache_.lengths[static_cast<size_t>(selected_)];
-        LM_CHECK(!tokens.empty() && length + std::ssize(tokens) <= context(),
-                 "expected 1 to {} tokens, got {}", context() - length, tokens.size());
+        LM_CHECK(!tokens.empty() && length() + std::ssize(tokens) <= context(),
+                 "expected 1 to {} tokens, got {}", context() - length(), tokens.size());
+        prepare(selected_, tokens);
+        forward_chunks(selected_, tokens, body);
+    }
+
+    template <typename Body>
+    void forward_chunks(i64 sequence, std::span<const i32> tokens, const Body& body) {
+        i64& length = cache_.lengths[static_cast<size_t>(sequence)];
         for (i64 at = 0; at < std::ssize(tokens);) {
             const i64 n = std::min(TokenDecoder::most_rows, std::ssize(tokens) - at);
-            const std::array segment{Segment{selected_, length, n}};
+            const std::array segment{Segment{sequence, length, n, is_longer(sequence)}};
             const View rows = decoder_.forward(
                 tokens.subspan(static_cast<size_t>(at), static_cast<size_t>(n)), segment);
             length += n;
@@ -151,6 +184,7 @@ class LocalEngine final : public eval::Engine {
     std::unique_ptr<WeightMemory> weights_;
     TokenDecoder decoder_;
     Cache cache_;
+    std::vector<History> histories_;  // of the sequences; empty: one kind of frequencies
     i64 selected_ = 0;
     std::vector<i32> tokens_;        // of append_each()
     std::vector<Segment> segments_;  // of append_each()

@@ -58,20 +58,41 @@ void TokenDecoder::reserve_activations(i64 sequences, i64 context) {
     mean_ = fp32({n});
     rstd_ = fp32({n});
     positions_ = reserve(DType::int32, {1, n});
-    rotary_ = spec::rotary_frequencies(c);
-    for (const spec::RotaryFrequencies& rotary : rotary_) {
-        angles_.push_back(fp32({context, c.rotary_dim()}));
-        const std::vector<float> angles =
-            model::rotary_angles(context, c.rotary_dim(), rotary, context);
-        device_->copy_from_host(angles_.back(), angles.data());
-        if (rotary.query_beta == 0) continue;
-        query_scales_ = fp32({context, c.head_dim});
-        const std::vector<float> scales = model::query_scales(context, c.head_dim, rotary);
-        device_->copy_from_host(query_scales_, scales.data());
-    }
+    reserve_rotary(context);
     const i64 s = std::clamp<i64>(logits_bytes / 4 / c.vocab_size, sequences, n);
     logits_ = fp32({s, c.vocab_size});
     row_stats_ = fp32({3, s});
+}
+
+void TokenDecoder::reserve_rotary(i64 context) {
+    const spec::ModelConfig& c = weights_->config();
+    rotary_ = spec::rotary_frequencies(c);
+    if (original_context() > 0) longer_row_ = context;
+    // Reserves the tables of sequences up to the original context and beyond it.
+    const auto table = [&](i64 width, const auto& rows_of_length) {
+        const View view = reserve(DType::fp32, {longer_row_ + context, width});
+        for (i64 row = 0; row <= longer_row_; row += context) {
+            const i64 length = row == 0 ? 1 : INT64_MAX;
+            const std::vector<float> rows = rows_of_length(length);
+            device_->copy_from_host(view.rows(row, row + context), rows.data());
+        }
+        return view;
+    };
+    for (const spec::RotaryFrequencies& rotary : rotary_) {
+        angles_.push_back(table(c.rotary_dim(), [&](i64 length) {
+            return model::rotary_angles(context, c.rotary_dim(), rotary, length);
+        }));
+        if (rotary.query_beta == 0) continue;
+        query_scales_ = table(
+            c.head_dim, [&](i64) { return model::query_scales(context, c.head_dim, rotary); });
+    }
+}
+
+i64 TokenDecoder::original_context() const {
+    for (const spec::RotaryFrequencies& rotary : rotary_) {
+        if (spec::depends_on_length(rotary)) return rotary.scaling.original_length;
+    }
+    return 0;
 }
 
 void TokenDecoder::linear(const View& x, const View& w, const View& bias, const View& y) {
@@ -217,7 +238,8 @@ View TokenDecoder::forward(std::span<const i32> tokens, std::span<const Segment>
     apart_ = std::ssize(segments) == n;
     i32* position = positions_.as<i32>();
     for (const Segment& segment : segments) {
-        for (i64 i = 0; i < segment.n; ++i) *position++ = static_cast<i32>(segment.first + i);
+        const i64 first = segment.first + (segment.longer ? longer_row_ : 0);
+        for (i64 i = 0; i < segment.n; ++i) *position++ = static_cast<i32>(first + i);
     }
     const View stream = rows_of(stream_, n);
     const View normed = rows_of(normed_, n);

@@ -37,6 +37,9 @@ class TokenDecoder {
     View logits(const View& x, bool apart);
     i64 logit_rows() const { return logits_[0]; }
     device::Context context() { return {*device_, workspace_}; }
+    // Returns the length beyond which a sequence has other rotary frequencies, so that its keys
+    // must be computed again; 0: none.
+    i64 original_context() const;
     const View& row_stats() const { return row_stats_; }
 
   private:
@@ -47,6 +50,7 @@ class TokenDecoder {
     // Returns the first n rows of a buffer, [n, ...] of any dtype.
     View rows_of(const View& buffer, i64 n) const { return buffer.rows(0, n); }
     void reserve_activations(i64 sequences, i64 context);
+    void reserve_rotary(i64 context);
     // out: [n, C] fp32
     void embed(std::span<const i32> tokens, const View& out);
     // x: [n, K] fp32; w: [N, K] of the matrices' type; bias: [N] fp32 or none; y: [n, N] fp32.
@@ -83,10 +87,13 @@ class TokenDecoder {
     View rstd_;       // [n] fp32
     View positions_;  // [1, n] int32
     std::vector<spec::RotaryFrequencies> rotary_;
-    std::vector<View> angles_;  // [P, E] fp32, for each of rotary_
-    View query_scales_;         // [P, D] fp32: model::query_scales(), or none
-    View logits_;               // [S, V] fp32
-    View row_stats_;            // [3, S] fp32: maximum, sum, target logit
+    // For each of rotary_, [P, E] fp32; if frequencies depend on the length of a sequence, [2P, E]
+    // with the angles of longer sequences last.
+    std::vector<View> angles_;
+    View query_scales_;   // [P, D] or [2P, D] fp32: model::query_scales(), or none
+    i64 longer_row_ = 0;  // first row of longer sequences; 0: all have the same
+    View logits_;         // [S, V] fp32
+    View row_stats_;      // [3, S] fp32: maximum, sum, target logit
     bool apart_ = false;
 };
 

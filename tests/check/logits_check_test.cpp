@@ -77,6 +77,15 @@ TEST_CASE("models with the settings of newer flags have the logits of their clas
     qwen3.qk_norm = true;
     spec::ModelConfig window = test::llama_model(2, 6, 2);
     window.window = 3;
+    spec::ModelConfig phi3 = test::llama_model(2, 6, 2);
+    phi3.rotary_percent = 0.5;
+    phi3.rope_scaling = {.rule = spec::RotaryRule::longrope,
+                         .factor = 2,
+                         .original_length = 3,
+                         .short_factors = {1.5},
+                         .long_factors = {4}};
+    spec::ModelConfig phi3_short = phi3;
+    phi3_short.rope_scaling.original_length = 1000;
     spec::ModelConfig partial = test::odd_model(2);
     partial.position = spec::PositionEmbedding::rope;
     partial.rotary_percent = 0.5;
@@ -91,6 +100,8 @@ TEST_CASE("models with the settings of newer flags have the logits of their clas
              {"qwen2", qwen2},
              {"qwen3", qwen3},
              {"mistral", window},
+             {"phi3", phi3},
+             {"phi3", phi3_short},
              {"gpt_neox", partial},
              {"stablelm", stablelm},
              {"gpt_neox", test::neox_model(2, 5)},

@@ -128,6 +128,37 @@ TEST_CASE("rules of rotary frequencies, with the defaults of transformers") {
                ContainsSubstring("full_attention"));
 }
 
+TEST_CASE("LongRoPE in the spellings of Phi-3") {
+    const auto scaling_of = [](const std::string& text) {
+        return model_of("phi3", text).rope_scaling;
+    };
+    const std::string factors = R"("short_factor": [1, 1.5, 2, 3], "long_factor": [4, 5, 6, 7])";
+    spec::RotaryScaling expected{.rule = spec::RotaryRule::longrope,
+                                 .factor = 4,
+                                 .original_length = 16,
+                                 .short_factors = {1, 1.5, 2, 3},
+                                 .long_factors = {4, 5, 6, 7}};
+    for (const char* type : {"longrope", "su", "yarn"}) {
+        CHECK(scaling_of(fmt::format(R"("rope_scaling": {{"type": "{}", {}}},
+                                        "original_max_position_embeddings": 16)",
+                                     type, factors)) == expected);
+    }
+    // The original context of the class, not that of the object.
+    expected.original_length = 4096;
+    expected.factor = 64.0 / 4096;
+    expected.attention_factor = 1.5;
+    CHECK(scaling_of(fmt::format(R"("rope_parameters": {{"rope_type": "longrope", {},
+        "attention_factor": 1.5, "original_max_position_embeddings": 16}})",
+                                 factors)) == expected);
+    CHECK_THAT(test::error_of(
+                   [&] {
+                       scaling_of(R"("rope_scaling": {"type": "longrope", "short_factor": [1, 2],
+                                     "long_factor": [1, 2]})");
+                   },
+                   Exit::usage),
+               ContainsSubstring("--rope-short-factor"));
+}
+
 namespace {
 
 // A class whose layers with a window have frequencies of their own.

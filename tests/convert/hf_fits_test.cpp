@@ -136,6 +136,7 @@ Names classes_that_hold(const ModelConfig& c) {
         if (c.head_dim != 4) return names;
         add_if("hf-smollm3", rms_norm_gated(c));
         add_if("hf-granite", rms_norm_gated(c));
+        add_if("hf-phi3", rms_norm_gated(c) && !c.linear_bias);
         add_if("hf-starcoder2", layer_norm_gelu(c));
         add_if("hf-stablelm", gated && !c.linear_bias);
     }
@@ -273,7 +274,7 @@ TEST_CASE("every combination that a format of Hugging Face holds is equal after 
         }
         io::remove_tree(scratch / "a");
     });
-    CHECK(n_conversions == 698);
+    CHECK(n_conversions == 722);
 }
 
 TEST_CASE("combinations of model flags are equal after a round trip through Megatron") {

@@ -548,6 +548,15 @@ std::vector<Case> cases() {
     auto linear = test::llama_model(2, 6, 2);
     linear.rope_scaling = spec::usual_scaling(spec::RotaryRule::linear);
     linear.rope_scaling.factor = 2.5;
+    auto phi3 = test::llama_model(2, 6, 2);
+    phi3.rotary_percent = 0.5;
+    auto longrope = phi3;
+    longrope.rope_scaling = {.rule = spec::RotaryRule::longrope,
+                             .factor = 7.0 / 3,
+                             .original_length = 3,
+                             .attention_factor = 1.25,
+                             .short_factors = {1.5},
+                             .long_factors = {4}};
     auto qwen2 = test::llama_model(2, 6, 2);
     qwen2.qkv_bias = true;
     auto qwen3 = test::llama_model(2, 6, 2);
@@ -605,6 +614,8 @@ std::vector<Case> cases() {
             {"hf-llama", scaled},
             {"hf-llama", yarn},
             {"hf-llama", linear},
+            {"hf-phi3", phi3},
+            {"hf-phi3", longrope},
             {"hf-qwen2", qwen2},
             {"hf-qwen3", qwen3},
             {"hf-mistral", window},

@@ -50,16 +50,16 @@ def llama(layers, hidden, ffn, heads, groups, vocab, length, base=10000.0):
 
 
 def llama_variant(cls, config_class, vocab, length, ours, layers=2, **theirs):
-    """Returns a model whose tensors have Llama's names, with hidden size 24 and 6 heads in 3 groups."""
-    config = config_class(
+    """Returns a model whose tensors have Llama's names, with hidden size 24 and 6 heads in 3 groups unless stated otherwise."""
+    config = config_class(**{**dict(
         num_hidden_layers=layers, hidden_size=24, intermediate_size=36, num_attention_heads=6, num_key_value_heads=3,
-        vocab_size=vocab, max_position_embeddings=length, tie_word_embeddings=False, **theirs, **COMMON)
+        vocab_size=vocab, max_position_embeddings=length, tie_word_embeddings=False), **theirs}, **COMMON)
     config._attn_implementation = "eager"
     ours = {**dict(num_layers=layers, hidden_size=24, ffn_hidden_size=36, num_attention_heads=6, num_query_groups=3,
                    kv_channels=4, seq_length=length, vocab_size=vocab, position_embedding_type="rope",
                    normalization="RMSNorm", activation="swiglu", untie_embeddings_and_output_weights=True,
                    linear_bias=False), **ours}
-    return cls(config), ours, LLAMA_NAMES, 6
+    return cls(config), ours, LLAMA_NAMES, ours["num_attention_heads"]
 
 
 def qwen2(vocab, length):
@@ -188,6 +188,33 @@ def two_bases(vocab, length):
     return model, ours, names, heads
 
 
+def phi3(vocab, length, ours=None, rope=None, **theirs):
+    """3 heads of 8 in one group, of which 6 elements are rotated."""
+    model, ours, (layers, parts, outer), heads = llama_variant(
+        transformers.Phi3ForCausalLM, transformers.Phi3Config, vocab, length,
+        dict(num_attention_heads=3, num_query_groups=1, kv_channels=8, rotary_percent=0.75) | (ours or {}),
+        num_attention_heads=3, num_key_value_heads=1, rms_norm_eps=1e-5, pad_token_id=None,
+        rope_parameters=dict(dict(rope_type="default", rope_theta=10000.0, partial_rotary_factor=0.75), **(rope or {})), **theirs)
+    parts = parts | {"self_attn.qkv_proj": "attention.qkv", "mlp.gate_up_proj": "mlp.gate_up"}
+    return model, ours, (layers, parts, outer), heads
+
+
+def longrope(vocab, length, original, factor=None):
+    """Phi-3 with the frequencies of a sequence of `length` tokens for its documents, too."""
+    factors = dict(short_factor=[1.0, 1.5, 3.0], long_factor=[2.0, 6.0, 20.0])
+    scaling = dict(rope_type="longrope", **factors, **(dict(factor=factor) if factor else {}))
+    ours = dict(rope_scaling=dict(scaling, factor=factor or length / original, original_max_position_embeddings=original))
+    model, ours, names, heads = phi3(vocab, length, ours, scaling, original_max_position_embeddings=original)
+    embedding = model.model.rotary_emb
+
+    def whole(x, position_ids, forward=embedding.forward):
+        cos, sin = forward(x, torch.arange(length)[None])
+        return cos[0][position_ids], sin[0][position_ids]
+
+    embedding.forward = whole
+    return model, ours, names, heads
+
+
 def nemotron(vocab, length):
     with_bias = torch.nn.LayerNorm.__init__
     if torch.__version__ < "2":  # its LayerNorm has no argument for the bias, which NemotronLayerNorm1P passes
@@ -274,9 +301,12 @@ if hasattr(transformers, "MinistralForCausalLM"):  # 5.0 or later
     CASES["cohere2_mixed"] = (lambda: cohere2(53, 13), 2, 30)
     CASES["olmo2_odd"] = (lambda: olmo2(53, 13), 2, 27)
     CASES["exaone4_mixed"] = (lambda: exaone4(53, 13), 2, 28)
-    CASES["mistral_yarn"] = (lambda: yarn(53, 13), 2, 31)
-    CASES["llama_llama3"] = (lambda: llama3(53, 13), 2, 32)
-    CASES["ministral_bases"] = (lambda: two_bases(53, 13), 2, 33)
+    CASES["mistral_yarn"] = (lambda: yarn(53, 13), 2, 27)
+    CASES["llama_llama3"] = (lambda: llama3(53, 13), 2, 28)
+    CASES["ministral_bases"] = (lambda: two_bases(53, 13), 2, 29)
+    CASES["phi3_odd"] = (lambda: phi3(53, 13, dict(window=4), sliding_window=4), 2, 30)
+    CASES["phi3_short"] = (lambda: longrope(53, 13, 16, 2.0), 2, 31)
+    CASES["phi3_long"] = (lambda: longrope(53, 13, 8), 2, 32)
 
 
 def adjacent(x, width):
@@ -295,7 +325,15 @@ def our_tensors(tensors, names, heads, config):
             target = f"layers.{layer}.{parts[part]}"
         else:
             target = outer[stem.split(".", 1)[-1] if stem.split(".", 1)[-1] in outer else stem]
-        if target.endswith(".qkv"):
+        if target.endswith(".gate_up"):
+            for part, rows in zip(("gate", "up"), np.split(x, 2)):
+                ours[f"{target[:-7]}{part}.{kind}"] = np.ascontiguousarray(rows)
+        elif target.endswith(".qkv") and x.shape[0] != 3 * heads * config["kv_channels"]:  # all of query, of key, of value
+            width = heads * config["kv_channels"]
+            rows = np.split(x, [width, width + config["num_query_groups"] * config["kv_channels"]])
+            for projection, part in zip(("query", "key", "value"), rows):
+                ours[f"{target[:-3]}{projection}.{kind}"] = np.ascontiguousarray(part)
+        elif target.endswith(".qkv"):
             split = x.reshape(heads, 3, -1, *x.shape[1:])
             for i, projection in enumerate(("query", "key", "value")):
                 ours[f"{target[:-3]}{projection}.{kind}"] = np.ascontiguousarray(split[:, i].reshape(-1, *x.shape[1:]))

@@ -183,6 +183,58 @@ TEST_CASE("logits are those of training, however tokens are grouped") {
     }
 }
 
+TEST_CASE("LongRoPE: a sequence gets other frequencies when it exceeds the original context") {
+    constexpr i64 original = 20;
+    const spec::ModelConfig config = changed(test::llama_model(2, 4, 2), [](spec::ModelConfig& c) {
+        c.rope_scaling = {.rule = spec::RotaryRule::longrope,
+                          .factor = 4,
+                          .original_length = original,
+                          .short_factors = {1, 1.5},
+                          .long_factors = {2, 6}};
+    });
+    const test::TempDir dir(test::memory_root());
+    const ckpt::Checkpoint checkpoint = save(dir / "run", config);
+    const auto tokens = tokens_of(config, context);
+    const auto first = [&](i64 n) { return std::span(tokens).first(static_cast<size_t>(n)); };
+    const auto engine =
+        infer::make_engine(checkpoint, {.n_threads = 2, .sequences = 2, .context = 40});
+    REQUIRE(engine->sequences() == 2);
+    const auto check = [&](std::span<const float> logits, i64 n) {
+        CAPTURE(n);
+        const auto expected = trained_logits(checkpoint, first(n));
+        CHECK(largest_difference(logits, row(expected, n - 1, config.vocab_size)) < 2e-5);
+    };
+    for (const i64 n : {original, original + 1, original + 15}) {
+        engine->truncate(0);
+        check(engine->append(first(n)), n);
+    }
+    engine->truncate(original - 2);  // back to the original context
+    check(engine->append(first(original - 1).last(1)), original - 1);
+    for (i64 n = original; n < original + 3; ++n) check(engine->append(first(n).last(1)), n);
+    // Two sequences, of which one is beyond it.
+    engine->select(1);
+    engine->append(first(original - 2));
+    for (i64 i = 0; i < 4; ++i) {
+        const i64 long_n = original + 3 + i, short_n = original - 1 + i;
+        const std::array next{eval::NextToken{0, first(long_n).back()},
+                              eval::NextToken{1, first(short_n).back()}};
+        const auto logits = engine->append_each(next);
+        const auto width = static_cast<size_t>(config.vocab_size);
+        check(logits.first(width), long_n);
+        check(logits.subspan(width), short_n);
+    }
+    engine->truncate(0);
+    std::vector<eval::TokenScore> scores(1);
+    engine->score(first(original), std::span(tokens).subspan(original, 1), scores);
+    const auto logits = trained_logits(checkpoint, first(original));
+    const auto last = row(logits, original - 1, config.vocab_size);
+    const double sum = std::accumulate(last.begin(), last.end(), 0.0, [](double s, float logit) {
+        return s + std::exp(double{logit});
+    });
+    CHECK(scores[0].log_probability ==
+          Approx(last[static_cast<size_t>(tokens[original])] - std::log(sum)).margin(2e-5));
+}
+
 TEST_CASE("a checkpoint that lacks a tensor is damaged") {
     // Has all tensors of a checkpoint but one.
     class Lacking final : public ckpt::TensorSource {

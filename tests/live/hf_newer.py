@@ -44,6 +44,7 @@ MODELS = {  # class, flags
                                                "--rope-scaling-factor 4 --rope-scaling-low-freq-factor 0.5 "
                                                "--rope-scaling-high-freq-factor 2 "
                                                "--rope-scaling-original-max-position-embeddings 16"),
+    "phi3": ("Phi3ForCausalLM", f"--rotary-percent 0.67 {WINDOW}"),
     "smollm3-window": ("SmolLM3ForCausalLM", f"--no-rope-freq 2 {WINDOW} --window-attn-skip-freq [0,1,0,1]"),
 }
 

@@ -17,6 +17,7 @@
 #include "convert/hf/families/mistral.hpp"
 #include "convert/hf/families/nemotron.hpp"
 #include "convert/hf/families/olmo2.hpp"
+#include "convert/hf/families/phi3.hpp"
 #include "convert/hf/families/qwen2.hpp"
 #include "convert/hf/families/qwen3.hpp"
 #include "convert/hf/families/smollm3.hpp"
@@ -30,7 +31,7 @@ namespace {
 constexpr std::array classes{
     &hf::gpt2,        &hf::bloom,    &hf::llama,    &hf::gpt_neox, &hf::mistral, &hf::starcoder2,
     &hf::gpt_bigcode, &hf::stablelm, &hf::nemotron, &hf::qwen2,    &hf::qwen3,   &hf::ministral,
-    &hf::smollm3,     &hf::olmo2,    &hf::exaone4,  &hf::granite,  &hf::cohere2};
+    &hf::smollm3,     &hf::olmo2,    &hf::exaone4,  &hf::granite,  &hf::cohere2, &hf::phi3};
 
 }  // namespace
 
