@@ -98,6 +98,7 @@ TEST_CASE("models with the settings of newer flags have the logits of their clas
     for (auto& [name, model] : std::initializer_list<std::pair<const char*, spec::ModelConfig>>{
              {"llama", scaled},
              {"qwen2", qwen2},
+             {"seed_oss", qwen2},
              {"qwen3", qwen3},
              {"mistral", window},
              {"phi3", phi3},

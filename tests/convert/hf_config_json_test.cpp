@@ -26,8 +26,8 @@ spec::ModelConfig model_of(const std::string& model_type, const std::string& tex
                                : model_type == "bloom"
                                    ? R"("hidden_size": 16, "n_layer": 1, "n_head": 2)"
                                    : R"("hidden_size": 16, "num_hidden_layers": 1,
-                                        "num_attention_heads": 2, "intermediate_size": 32,
-                                        "max_position_embeddings": 64)";
+                                        "num_attention_heads": 2, "num_key_value_heads": 2,
+                                        "intermediate_size": 32, "max_position_embeddings": 64)";
     return hf_model(fmt::format(R"({{"model_type": "{}", "vocab_size": 9, {} {} {}}})", model_type,
                                 common, text.empty() ? "" : ",", text),
                     "config.json")

@@ -97,8 +97,8 @@ bool rms_norm_gated(const ModelConfig& c) {
     return c.normalization == Normalization::rms_norm && is_gated(c.activation);
 }
 
-// Returns the format of Nemotron, Qwen3, Qwen2 or StableLM if it can hold the model. Their norms or
-// biases differ from those of Llama.
+// Returns the formats of Nemotron, Qwen3, Qwen2, Seed-OSS or StableLM that can hold the model.
+// Their norms or biases differ from those of Llama.
 Names classes_that_hold_variant(const ModelConfig& c) {
     if (c.position != PositionEmbedding::rope || c.embedding_norm) return {};
     if (c.norm_1p) return layer_norm_gelu(c) ? Names{"hf-nemotron"} : Names{};
@@ -108,8 +108,9 @@ Names classes_that_hold_variant(const ModelConfig& c) {
         if (!c.joint_qk_norm) return {"hf-exaone4"};
         return c.head_dim == 4 ? Names{"hf-olmo2"} : Names{};
     }
-    if (c.head_dim != 4 || !is_gated(c.activation)) return {};
-    return {rms_norm_gated(c) ? "hf-qwen2" : "hf-stablelm"};
+    if (!is_gated(c.activation)) return {};
+    if (c.head_dim != 4) return rms_norm_gated(c) ? Names{"hf-seed-oss"} : Names{};
+    return rms_norm_gated(c) ? Names{"hf-qwen2", "hf-seed-oss"} : Names{"hf-stablelm"};
 }
 
 // Returns the formats that can hold the model, as the classes of transformers 4.44 state them.
@@ -129,7 +130,7 @@ Names classes_that_hold(const ModelConfig& c) {
         const bool gated = c.normalization == Normalization::layer_norm && is_gated(c.activation);
         add_if("hf-gpt-neox", layer_norm_gelu(c) && c.linear_bias && heads && c.head_dim == 4);
         if (c.parallel_residual) return names;
-        for (const char* name : {"hf-mistral", "hf-ministral"})
+        for (const char* name : {"hf-mistral", "hf-ministral", "hf-seed-oss"})
             add_if(name, rms_norm_gated(c) && !c.linear_bias);
         // Only transformers 4.45 and newer reads head_dim of Llama.
         add_if("hf-llama", rms_norm_gated(c) && (c.head_dim == 4 || c.linear_bias));
@@ -274,7 +275,7 @@ TEST_CASE("every combination that a format of Hugging Face holds is equal after 
         }
         io::remove_tree(scratch / "a");
     });
-    CHECK(n_conversions == 722);
+    CHECK(n_conversions == 786);
 }
 
 TEST_CASE("combinations of model flags are equal after a round trip through Megatron") {

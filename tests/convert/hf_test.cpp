@@ -559,6 +559,8 @@ std::vector<Case> cases() {
                              .long_factors = {4}};
     auto qwen2 = test::llama_model(2, 6, 2);
     qwen2.qkv_bias = true;
+    auto seed_oss = qwen2;
+    seed_oss.hidden = 20;
     auto qwen3 = test::llama_model(2, 6, 2);
     qwen3.qk_norm = true;
     auto window = mistral;
@@ -616,6 +618,7 @@ std::vector<Case> cases() {
             {"hf-llama", linear},
             {"hf-phi3", phi3},
             {"hf-phi3", longrope},
+            {"hf-seed-oss", seed_oss},
             {"hf-qwen2", qwen2},
             {"hf-qwen3", qwen3},
             {"hf-mistral", window},

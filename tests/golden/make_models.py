@@ -215,6 +215,12 @@ def longrope(vocab, length, original, factor=None):
     return model, ours, names, heads
 
 
+def seed_oss(vocab, length):
+    return llama_variant(transformers.SeedOssForCausalLM, transformers.SeedOssConfig, vocab, length,
+                         dict(add_qkv_bias=True, kv_channels=8), rms_norm_eps=1e-5, head_dim=8, attention_bias=True,
+                         attention_dropout=0.0, residual_dropout=0.0, pad_token_id=None)
+
+
 def nemotron(vocab, length):
     with_bias = torch.nn.LayerNorm.__init__
     if torch.__version__ < "2":  # its LayerNorm has no argument for the bias, which NemotronLayerNorm1P passes
@@ -307,6 +313,7 @@ if hasattr(transformers, "MinistralForCausalLM"):  # 5.0 or later
     CASES["phi3_odd"] = (lambda: phi3(53, 13, dict(window=4), sliding_window=4), 2, 30)
     CASES["phi3_short"] = (lambda: longrope(53, 13, 16, 2.0), 2, 31)
     CASES["phi3_long"] = (lambda: longrope(53, 13, 8), 2, 32)
+    CASES["seed_oss_odd"] = (lambda: seed_oss(53, 13), 2, 33)
 
 
 def adjacent(x, width):

@@ -45,6 +45,7 @@ MODELS = {  # class, flags
                                                "--rope-scaling-high-freq-factor 2 "
                                                "--rope-scaling-original-max-position-embeddings 16"),
     "phi3": ("Phi3ForCausalLM", f"--rotary-percent 0.67 {WINDOW}"),
+    "seed_oss": ("SeedOssForCausalLM", "--kv-channels 8 --add-qkv-bias"),
     "smollm3-window": ("SmolLM3ForCausalLM", f"--no-rope-freq 2 {WINDOW} --window-attn-skip-freq [0,1,0,1]"),
 }
 

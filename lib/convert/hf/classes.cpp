@@ -20,6 +20,7 @@
 #include "convert/hf/families/phi3.hpp"
 #include "convert/hf/families/qwen2.hpp"
 #include "convert/hf/families/qwen3.hpp"
+#include "convert/hf/families/seed_oss.hpp"
 #include "convert/hf/families/smollm3.hpp"
 #include "convert/hf/families/stablelm.hpp"
 #include "convert/hf/families/starcoder2.hpp"
@@ -28,10 +29,11 @@ namespace lm::convert {
 namespace {
 
 // The most common class first, of those that can hold one model.
-constexpr std::array classes{
-    &hf::gpt2,        &hf::bloom,    &hf::llama,    &hf::gpt_neox, &hf::mistral, &hf::starcoder2,
-    &hf::gpt_bigcode, &hf::stablelm, &hf::nemotron, &hf::qwen2,    &hf::qwen3,   &hf::ministral,
-    &hf::smollm3,     &hf::olmo2,    &hf::exaone4,  &hf::granite,  &hf::cohere2, &hf::phi3};
+constexpr std::array classes{&hf::gpt2,     &hf::bloom,      &hf::llama,       &hf::gpt_neox,
+                             &hf::mistral,  &hf::starcoder2, &hf::gpt_bigcode, &hf::stablelm,
+                             &hf::nemotron, &hf::qwen2,      &hf::qwen3,       &hf::ministral,
+                             &hf::smollm3,  &hf::olmo2,      &hf::exaone4,     &hf::granite,
+                             &hf::cohere2,  &hf::phi3,       &hf::seed_oss};
 
 }  // namespace
 
