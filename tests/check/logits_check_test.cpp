@@ -86,6 +86,9 @@ TEST_CASE("models with the settings of newer flags have the logits of their clas
                          .long_factors = {4}};
     spec::ModelConfig phi3_short = phi3;
     phi3_short.rope_scaling.original_length = 1000;
+    spec::ModelConfig ministral3 = scaled;
+    ministral3.rope_scaling = {.rule = spec::RotaryRule::yarn, .factor = 4, .original_length = 3};
+    ministral3.query_beta = 0.5;
     spec::ModelConfig partial = test::odd_model(2);
     partial.position = spec::PositionEmbedding::rope;
     partial.rotary_percent = 0.5;
@@ -99,6 +102,7 @@ TEST_CASE("models with the settings of newer flags have the logits of their clas
              {"llama", scaled},
              {"qwen2", qwen2},
              {"seed_oss", qwen2},
+             {"ministral3", ministral3},
              {"qwen3", qwen3},
              {"mistral", window},
              {"phi3", phi3},

@@ -159,6 +159,18 @@ TEST_CASE("LongRoPE in the spellings of Phi-3") {
                ContainsSubstring("--rope-short-factor"));
 }
 
+TEST_CASE("Ministral 3 without rope_parameters has those of its class") {
+    const spec::ModelConfig model = model_of("ministral3", "");
+    CHECK(model.rotary_base == 1e6);
+    CHECK(model.query_beta == 0.1);
+    CHECK(model.rope_scaling.original_length == 16384);
+    CHECK(attention_factor(model.rope_scaling) == 1);
+    CHECK(model.head_dim == 128);
+    CHECK(model_of("ministral3", R"("rope_parameters": {"rope_type": "default",
+        "llama_4_scaling_beta": 0})")
+              .query_beta == 0);
+}
+
 namespace {
 
 // A class whose layers with a window have frequencies of their own.

@@ -130,7 +130,7 @@ Names classes_that_hold(const ModelConfig& c) {
         const bool gated = c.normalization == Normalization::layer_norm && is_gated(c.activation);
         add_if("hf-gpt-neox", layer_norm_gelu(c) && c.linear_bias && heads && c.head_dim == 4);
         if (c.parallel_residual) return names;
-        for (const char* name : {"hf-mistral", "hf-ministral", "hf-seed-oss"})
+        for (const char* name : {"hf-mistral", "hf-ministral", "hf-seed-oss", "hf-ministral3"})
             add_if(name, rms_norm_gated(c) && !c.linear_bias);
         // Only transformers 4.45 and newer reads head_dim of Llama.
         add_if("hf-llama", rms_norm_gated(c) && (c.head_dim == 4 || c.linear_bias));
@@ -275,7 +275,7 @@ TEST_CASE("every combination that a format of Hugging Face holds is equal after 
         }
         io::remove_tree(scratch / "a");
     });
-    CHECK(n_conversions == 786);
+    CHECK(n_conversions == 834);
 }
 
 TEST_CASE("combinations of model flags are equal after a round trip through Megatron") {

@@ -559,6 +559,10 @@ std::vector<Case> cases() {
                              .long_factors = {4}};
     auto qwen2 = test::llama_model(2, 6, 2);
     qwen2.qkv_bias = true;
+    auto ministral3 = yarn;
+    ministral3.hidden = 20;
+    ministral3.query_beta = 0.25;
+    ministral3.rope_scaling.mscale_all_dim = 0.5;
     auto seed_oss = qwen2;
     seed_oss.hidden = 20;
     auto qwen3 = test::llama_model(2, 6, 2);
@@ -619,6 +623,7 @@ std::vector<Case> cases() {
             {"hf-phi3", phi3},
             {"hf-phi3", longrope},
             {"hf-seed-oss", seed_oss},
+            {"hf-ministral3", ministral3},
             {"hf-qwen2", qwen2},
             {"hf-qwen3", qwen3},
             {"hf-mistral", window},

@@ -221,6 +221,16 @@ def seed_oss(vocab, length):
                          attention_dropout=0.0, residual_dropout=0.0, pad_token_id=None)
 
 
+def ministral3(vocab, length):
+    """YaRN without a factor of attention; queries scaled from position 4 on."""
+    scaling = dict(rope_type="yarn", factor=4.0, original_max_position_embeddings=4, beta_fast=32.0, beta_slow=1.0, mscale=1.0,
+                   mscale_all_dim=1.0)
+    return llama_variant(transformers.Ministral3ForCausalLM, transformers.Ministral3Config, vocab, length,
+                         dict(kv_channels=8, rotary_base=500.0, rope_scaling=scaling, llama_4_scaling_beta=0.5), rms_norm_eps=1e-5,
+                         head_dim=8, pad_token_id=None,
+                         rope_parameters=dict(scaling, rope_theta=500.0, llama_4_scaling_beta=0.5))
+
+
 def nemotron(vocab, length):
     with_bias = torch.nn.LayerNorm.__init__
     if torch.__version__ < "2":  # its LayerNorm has no argument for the bias, which NemotronLayerNorm1P passes
@@ -314,6 +324,7 @@ if hasattr(transformers, "MinistralForCausalLM"):  # 5.0 or later
     CASES["phi3_short"] = (lambda: longrope(53, 13, 16, 2.0), 2, 31)
     CASES["phi3_long"] = (lambda: longrope(53, 13, 8), 2, 32)
     CASES["seed_oss_odd"] = (lambda: seed_oss(53, 13), 2, 33)
+    CASES["ministral3_odd"] = (lambda: ministral3(53, 13), 2, 34)
 
 
 def adjacent(x, width):

@@ -30,6 +30,10 @@ def models():
         yield "phi3", transformers.Phi3ForCausalLM(transformers.Phi3Config(
             **llama, pad_token_id=0, original_max_position_embeddings=100, rope_scaling=dict(
                 type="longrope", short_factor=[1.0, 1.25, 1.5, 2.0], long_factor=[1.5, 2.0, 6.0, 9.0])))
+        yield "ministral3", transformers.Ministral3ForCausalLM(transformers.Ministral3Config(
+            **llama, head_dim=16, sliding_window=64, pad_token_id=0, rope_parameters=dict(
+                rope_type="yarn", rope_theta=500.0, factor=4.0, original_max_position_embeddings=50, mscale=1.0,
+                mscale_all_dim=1.0, llama_4_scaling_beta=0.1)))
     yield "qwen2", transformers.Qwen2ForCausalLM(transformers.Qwen2Config(**llama))
 
 

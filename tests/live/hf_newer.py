@@ -46,6 +46,7 @@ MODELS = {  # class, flags
                                                "--rope-scaling-original-max-position-embeddings 16"),
     "phi3": ("Phi3ForCausalLM", f"--rotary-percent 0.67 {WINDOW}"),
     "seed_oss": ("SeedOssForCausalLM", "--kv-channels 8 --add-qkv-bias"),
+    "ministral3": ("Ministral3ForCausalLM", f"--kv-channels 8 {YARN} --mscale-all-dim 1 --llama-4-scaling-beta 0.5"),
     "smollm3-window": ("SmolLM3ForCausalLM", f"--no-rope-freq 2 {WINDOW} --window-attn-skip-freq [0,1,0,1]"),
 }
 

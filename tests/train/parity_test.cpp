@@ -13,12 +13,13 @@ using namespace lm::test;
 
 namespace {
 
-#define LM_GOLDEN_MODELS                                                                        \
-    "gpt2_tiny", "gpt2_odd", "bloom_tiny", "bloom_odd", "llama_tiny", "llama_gqa", "llama_mqa", \
-        "neox_odd", "qwen2_odd", "qwen3_odd", "mistral_window", "nemotron_odd", "llama_scaled", \
-        "persimmon_qk", "neox_parallel", "qwen3_window", "smollm3_odd", "ministral_mixed",      \
-        "olmo2_odd", "exaone4_mixed", "granite_odd", "cohere2_mixed", "mistral_yarn",           \
-        "llama_llama3", "ministral_bases", "phi3_odd", "phi3_short", "phi3_long", "seed_oss_odd"
+#define LM_GOLDEN_MODELS                                                                          \
+    "gpt2_tiny", "gpt2_odd", "bloom_tiny", "bloom_odd", "llama_tiny", "llama_gqa", "llama_mqa",   \
+        "neox_odd", "qwen2_odd", "qwen3_odd", "mistral_window", "nemotron_odd", "llama_scaled",   \
+        "persimmon_qk", "neox_parallel", "qwen3_window", "smollm3_odd", "ministral_mixed",        \
+        "olmo2_odd", "exaone4_mixed", "granite_odd", "cohere2_mixed", "mistral_yarn",             \
+        "llama_llama3", "ministral_bases", "phi3_odd", "phi3_short", "phi3_long", "seed_oss_odd", \
+        "ministral3_odd"
 
 // The rows of one step's batch, `micro_batch` at a time.
 class GoldenBatches final : public train::BatchSource {

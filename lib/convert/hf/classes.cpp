@@ -14,6 +14,7 @@
 #include "convert/hf/families/granite.hpp"
 #include "convert/hf/families/llama.hpp"
 #include "convert/hf/families/ministral.hpp"
+#include "convert/hf/families/ministral3.hpp"
 #include "convert/hf/families/mistral.hpp"
 #include "convert/hf/families/nemotron.hpp"
 #include "convert/hf/families/olmo2.hpp"
@@ -33,7 +34,7 @@ constexpr std::array classes{&hf::gpt2,     &hf::bloom,      &hf::llama,       &
                              &hf::mistral,  &hf::starcoder2, &hf::gpt_bigcode, &hf::stablelm,
                              &hf::nemotron, &hf::qwen2,      &hf::qwen3,       &hf::ministral,
                              &hf::smollm3,  &hf::olmo2,      &hf::exaone4,     &hf::granite,
-                             &hf::cohere2,  &hf::phi3,       &hf::seed_oss};
+                             &hf::cohere2,  &hf::phi3,       &hf::seed_oss,    &hf::ministral3};
 
 }  // namespace
 
