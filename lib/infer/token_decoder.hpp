@@ -37,10 +37,10 @@ class TokenDecoder {
     View logits(const View& x, bool apart);
     i64 logit_rows() const { return logits_[0]; }
     device::Context context() { return {*device_, workspace_}; }
+    const View& row_stats() const { return row_stats_; }
     // Returns the length beyond which a sequence has other rotary frequencies, so that its keys
     // must be computed again; 0: none.
     i64 original_context() const;
-    const View& row_stats() const { return row_stats_; }
 
   private:
     TokenDecoder(WeightMemory& weights, device::Device& device, KvCache cache)

@@ -3,9 +3,9 @@
 //
 // PyTorch records the operations of a forward pass and derives the backward pass from the record.
 // That is the right design where models change every week and are written by their users. This
-// program trains one family of models: a pre-norm transformer whose variants (norm, activation,
-// positions, grouped queries) are choices inside of modules. 28 operations are enough for it and
-// its optimizer, and each module has its backward next to its forward. This gives:
+// program trains one family of models: a transformer whose variants (norms and their places,
+// activation, positions, grouped queries) are choices inside of modules. 31 operations are enough
+// for it and its optimizer, and each module has its backward next to its forward. This gives:
 //
 // - Memory. Which activation backward reads, and when it is read for the last time, is a fact of
 //   this file, so the plan can be computed before the run (cost/activation_plan.hpp). A record is

@@ -2,8 +2,9 @@
 // One chunk of a GPT: adjacent layers, with the embedding before the first layer of the model and
 // the head after the last. On one rank the chunk is the whole model. The chunk runs forward and
 // backward of one micro-batch through the modules of lib/model, for all devices and layouts. It
-// allocates nothing. The model is a pre-norm transformer (Radford et al. 2019, "Language models are
-// unsupervised multitask learners"). Shapes: model/pass.hpp.
+// allocates nothing. The model is a transformer (Radford et al. 2019, "Language models are
+// unsupervised multitask learners", whose norms stand before attention and MLP; spec::NormPlacement
+// has other places). Shapes: model/pass.hpp.
 #pragma once
 
 #include "model/activations.hpp"

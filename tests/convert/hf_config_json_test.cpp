@@ -61,6 +61,7 @@ TEST_CASE("rotary settings are read in the spellings of transformers 4 and 5") {
     }
     for (const HfClass* hf : hf_classes()) {
         if (hf->position != spec::PositionEmbedding::rope) continue;
+        if (!hf->absent_rope.empty()) continue;  // no object means other settings
         const std::string type(hf->model_type);
         INFO(type);
         const auto plain = ckpt::to_json(model_of(type, ""));

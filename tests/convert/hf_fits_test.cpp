@@ -79,6 +79,14 @@ void for_each_model(Body&& body) {
                         body(other);
                         other.joint_qk_norm = c.normalization == Normalization::rms_norm;
                         if (other.joint_qk_norm) body(other);
+                        other = c;
+                        other.norms = spec::NormPlacement::peri;
+                        other.rotary_interleaved = is_rotary(c.position);
+                        body(other);
+                        other.rotary_interleaved = false;
+                        other.norm_1p = other.qk_norm = true;
+                        other.embedding_scale = std::sqrt(static_cast<double>(c.hidden));
+                        body(other);
                         if (c.linear_bias) continue;
                         other = c;
                         other.qkv_bias = true;
@@ -106,7 +114,7 @@ Names classes_that_hold_variant(const ModelConfig& c) {
         if (!rms_norm_gated(c) || c.linear_bias) return {};
         if (c.norms == spec::NormPlacement::pre) return {"hf-qwen3"};
         if (!c.joint_qk_norm) return {"hf-exaone4"};
-        return c.head_dim == 4 ? Names{"hf-olmo2"} : Names{};
+        return c.head_dim == 4 ? Names{"hf-olmo2", "hf-olmo3"} : Names{};
     }
     if (!is_gated(c.activation)) return {};
     if (c.head_dim != 4) return rms_norm_gated(c) ? Names{"hf-seed-oss"} : Names{};
@@ -115,6 +123,11 @@ Names classes_that_hold_variant(const ModelConfig& c) {
 
 // Returns the formats that can hold the model, as the classes of transformers 4.44 state them.
 Names classes_that_hold(const ModelConfig& c) {
+    if (c.norms == spec::NormPlacement::peri) {
+        if (!is_rotary(c.position) || c.embedding_norm || c.linear_bias || !rms_norm_gated(c))
+            return {};
+        return {c.qk_norm ? "hf-gemma3" : "hf-glm4"};
+    }
     if (c.norm_1p || c.qk_norm || c.qkv_bias) return classes_that_hold_variant(c);
     if (c.shared_norm) {
         const bool cohere = is_rotary(c.position) && !c.embedding_norm && !c.norm_bias &&
@@ -167,6 +180,7 @@ std::string value_of(const std::string& flag, const ModelConfig& c) {
         {"--embed-layernorm", std::to_string(c.embedding_norm)},
         {"--disable-bias-linear", std::to_string(c.linear_bias)},
         {"--apply-layernorm-1p", std::to_string(c.norm_1p)},
+        {"--embedding-multiplier", std::to_string(c.embedding_scale)},
         {"--no-norm-bias", std::to_string(c.norm_bias)},
         {"--parallel-shared-norm", std::to_string(c.shared_norm)},
         {"--rotary-interleaved", std::to_string(c.rotary_interleaved)},
@@ -219,13 +233,26 @@ TEST_CASE("every combination of model flags is held or refused with the flag and
         ++n_models;
         for (const std::string_view name : classes_that_hold(c)) {
             if (name == "hf-llama" && c.head_dim != 4) continue;  // only without another class
-            for (const char* flag :
-                 {"--position-embedding-type", "--normalization", "--swiglu", "--glu-activation",
-                  "--no-bias-gelu-fusion", "--num-query-groups", "--kv-channels",
-                  "--embed-layernorm", "--disable-bias-linear", "--ffn-hidden-size",
-                  "--apply-layernorm-1p", "--qk-layernorm", "--add-qkv-bias", "--norm-placement",
-                  "--qk-layernorm-all-heads", "--use-parallel-residual", "--no-norm-bias",
-                  "--parallel-shared-norm", "--rotary-interleaved"}) {
+            for (const char* flag : {"--position-embedding-type",
+                                     "--normalization",
+                                     "--swiglu",
+                                     "--glu-activation",
+                                     "--no-bias-gelu-fusion",
+                                     "--num-query-groups",
+                                     "--kv-channels",
+                                     "--embed-layernorm",
+                                     "--disable-bias-linear",
+                                     "--ffn-hidden-size",
+                                     "--apply-layernorm-1p",
+                                     "--qk-layernorm",
+                                     "--add-qkv-bias",
+                                     "--norm-placement",
+                                     "--qk-layernorm-all-heads",
+                                     "--use-parallel-residual",
+                                     "--no-norm-bias",
+                                     "--embedding-multiplier",
+                                     "--parallel-shared-norm",
+                                     "--rotary-interleaved"}) {
                 held[name][flag].insert(value_of(flag, c));
             }
         }

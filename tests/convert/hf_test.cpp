@@ -596,6 +596,22 @@ std::vector<Case> cases() {
     auto cohere2_window = cohere2;
     cohere2_window.window = 3;
     cohere2_window.full_layers.every = cohere2_window.unrotated_layers.every = 2;
+    auto gemma3 = qwen3;
+    gemma3.norms = spec::NormPlacement::peri;
+    gemma3.norm_1p = true;
+    gemma3.attention_scale = 1 / std::sqrt(12.0);
+    auto gemma3_window = gemma3;
+    gemma3_window.window = 3;
+    gemma3_window.full_layers.every = 2;
+    gemma3_window.rotary_local_base = 50;
+    auto olmo3 = olmo2;
+    olmo3.window = 3;
+    olmo3.full_layers.every = 2;
+    olmo3.rotary_local_base = 50;
+    auto glm4 = qwen2;
+    glm4.norms = spec::NormPlacement::peri;
+    glm4.rotary_interleaved = true;
+    glm4.rotary_percent = 0.5;
     auto smollm3 = test::llama_model(2, 6, 2);
     smollm3.unrotated_layers.every = 2;
     auto last_window = qwen3;
@@ -632,6 +648,10 @@ std::vector<Case> cases() {
             {"hf-smollm3", smollm3_window},
             {"hf-qwen3", last_window},
             {"hf-olmo2", olmo2},
+            {"hf-gemma3", gemma3},
+            {"hf-gemma3", gemma3_window},
+            {"hf-olmo3", olmo3},
+            {"hf-glm4", glm4},
             {"hf-cohere2", cohere2},
             {"hf-cohere2", cohere2_window},
             {"hf-granite", granite},
@@ -653,10 +673,12 @@ TEST_CASE("every architecture: native -> Hugging Face -> native, bitwise") {
         config.head_dim = config.position == spec::PositionEmbedding::rope ? 4 : config.head_dim;
         if (name == "hf-gpt-neox") config.hidden = 4 * config.n_heads;
         if (!is_gated(config.activation) || name == "hf-llama" || name == "hf-olmo2" ||
-            name == "hf-granite" || name == "hf-cohere2") {
+            name == "hf-olmo3" || name == "hf-granite" || name == "hf-cohere2") {
             config.hidden = config.n_heads * config.head_dim;
         }
         config.hidden_dropout = config.attention_dropout = 0;
+        if (hf.scaled_embedding)
+            config.embedding_scale = std::sqrt(static_cast<double>(config.hidden));
         config.seq_length = config.max_positions;
         const test::ScratchDirectory scratch;
         test::save_grid(scratch / "a", config, {.tp = 1, .pp = 2}, 3, 5);

@@ -231,6 +231,46 @@ def ministral3(vocab, length):
                          rope_parameters=dict(scaling, rope_theta=500.0, llama_4_scaling_beta=0.5))
 
 
+def gemma3(vocab, length):
+    """The third layer has no window, and another rotary base."""
+    model, ours, (layers, parts, outer), heads = llama_variant(
+        transformers.Gemma3ForCausalLM, transformers.Gemma3TextConfig, vocab, length,
+        dict(norm_placement="peri", apply_layernorm_1p=True, qk_layernorm=True, activation="geglu_tanh", kv_channels=8,
+             embedding_multiplier=24 ** 0.5, attention_multiplier=12 ** -0.5, window=4, window_attn_skip_freq=3,
+             rotary_base=100.0, rope_local_base_freq=50.0), layers=4,
+        rms_norm_eps=1e-5, head_dim=8, query_pre_attn_scalar=12, sliding_window=4, pad_token_id=None,
+        layer_types=["sliding_attention", "sliding_attention", "full_attention", "sliding_attention"],
+        rope_parameters=dict(full_attention=dict(rope_type="default", rope_theta=100.0),
+                             sliding_attention=dict(rope_type="default", rope_theta=50.0)))
+    return model, ours, (layers, REORDERED[1] | {"input_layernorm": "attention.norm",
+                                                 "pre_feedforward_layernorm": "mlp.norm"}, outer), heads
+
+
+def olmo3(vocab, length):
+    """YaRN in the layer without a window."""
+    scaling = dict(rope_type="yarn", factor=4.0, original_max_position_embeddings=8, beta_fast=4.0, beta_slow=0.5)
+    model, ours, _, heads = llama_variant(
+        transformers.Olmo3ForCausalLM, transformers.Olmo3Config, vocab, length,
+        dict(norm_placement="reordered", qk_layernorm=True, qk_layernorm_all_heads=True, window=4, window_attn_skip_freq=3,
+             rotary_base=500.0, rope_local_base_freq=50.0, rope_scaling=scaling), layers=4,
+        rms_norm_eps=1e-5, sliding_window=4, pad_token_id=None,
+        layer_types=["sliding_attention", "sliding_attention", "full_attention", "sliding_attention"],
+        rope_parameters=dict(full_attention=dict(scaling, rope_theta=500.0),
+                             sliding_attention=dict(rope_type="default", rope_theta=50.0)))
+    return model, ours, REORDERED, heads
+
+
+def glm4(vocab, length):
+    """gate and up in one tensor; half of each head rotated, by adjacent pairs."""
+    model, ours, (layers, parts, outer), heads = llama_variant(
+        transformers.Glm4ForCausalLM, transformers.Glm4Config, vocab, length,
+        dict(norm_placement="peri", add_qkv_bias=True, rotary_interleaved=True, rotary_percent=0.5, kv_channels=8),
+        rms_norm_eps=1e-5, head_dim=8, attention_bias=True, pad_token_id=None,
+        rope_parameters=dict(rope_type="default", rope_theta=10000.0, partial_rotary_factor=0.5))
+    return model, ours, (layers, parts | {"mlp.gate_up_proj": "mlp.gate_up", "post_self_attn_layernorm": "attention.output_norm",
+                                          "post_mlp_layernorm": "mlp.output_norm"}, outer), heads
+
+
 def nemotron(vocab, length):
     with_bias = torch.nn.LayerNorm.__init__
     if torch.__version__ < "2":  # its LayerNorm has no argument for the bias, which NemotronLayerNorm1P passes
@@ -314,6 +354,9 @@ if hasattr(transformers, "MinistralForCausalLM"):  # 5.0 or later
     CASES["smollm3_odd"] = (lambda: smollm3(53, 13), 2, 25)
     CASES["ministral_mixed"] = (lambda: ministral(53, 13), 2, 26)
     CASES["granite_odd"] = (lambda: granite(53, 13), 2, 29)
+    CASES["gemma3_mixed"] = (lambda: gemma3(53, 13), 2, 34)
+    CASES["olmo3_mixed"] = (lambda: olmo3(53, 13), 2, 35)
+    CASES["glm4_odd"] = (lambda: glm4(53, 13), 2, 36)
     CASES["cohere2_mixed"] = (lambda: cohere2(53, 13), 2, 30)
     CASES["olmo2_odd"] = (lambda: olmo2(53, 13), 2, 27)
     CASES["exaone4_mixed"] = (lambda: exaone4(53, 13), 2, 28)
@@ -356,8 +399,8 @@ def our_tensors(tensors, names, heads, config):
             for i, projection in enumerate(("query", "key", "value")):
                 ours[f"{target[:-3]}{projection}.{kind}"] = np.ascontiguousarray(split[:, i].reshape(-1, *x.shape[1:]))
         else:
-            # Cohere's class itself rotates adjacent pairs.
-            permuted = (config.get("rotary_interleaved") and config.get("norm_bias", True)
+            # Llama's class rotates halves, the others with this member adjacent pairs themselves.
+            permuted = (config.get("rotary_interleaved") and config.get("rope_scaling")
                         and target.endswith((".query", ".key")))
             ours[f"{target}.{kind}"] = adjacent(x, config["kv_channels"]) if permuted else x
     return ours

@@ -33,6 +33,14 @@ MODELS = {  # class, flags
     "exaone4-no-window": ("Exaone4ForCausalLM", "--kv-channels 8 --norm-placement reordered --qk-layernorm"),
     "cohere2": ("Cohere2ForCausalLM", f"--normalization LayerNorm --no-norm-bias --use-parallel-residual --parallel-shared-norm "
                 f"--rotary-interleaved --logit-scale 0.5 {WINDOW} --window-attn-skip-freq 4 --no-rope-freq 4"),
+    "gemma3": ("Gemma3ForCausalLM", "--kv-channels 8 --norm-placement peri --apply-layernorm-1p --qk-layernorm "
+               f"--embedding-multiplier 6 --attention-multiplier 0.5 {WINDOW} --window-attn-skip-freq 4 "
+               "--rope-local-base-freq 500"),
+    "olmo3": ("Olmo3ForCausalLM", f"--norm-placement reordered --qk-layernorm-all-heads {WINDOW} --window-attn-skip-freq 4 "
+              "--rope-local-base-freq 500 --position-embedding-type yarn --rotary-scaling-factor 4 "
+              "--yarn-original-max-position-embeddings 8"),
+    "glm4": ("Glm4ForCausalLM", "--kv-channels 8 --norm-placement peri --add-qkv-bias --rotary-interleaved "
+             "--rotary-percent 0.5"),
     "granite": ("GraniteForCausalLM", "--embedding-multiplier 3 --attention-multiplier 0.3 --residual-multiplier 0.6 "
                 "--logit-scale 0.25"),
     "smollm3": ("SmolLM3ForCausalLM", "--no-rope-freq 4"),

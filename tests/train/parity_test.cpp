@@ -19,7 +19,7 @@ namespace {
         "persimmon_qk", "neox_parallel", "qwen3_window", "smollm3_odd", "ministral_mixed",        \
         "olmo2_odd", "exaone4_mixed", "granite_odd", "cohere2_mixed", "mistral_yarn",             \
         "llama_llama3", "ministral_bases", "phi3_odd", "phi3_short", "phi3_long", "seed_oss_odd", \
-        "ministral3_odd"
+        "ministral3_odd", "gemma3_mixed", "olmo3_mixed", "glm4_odd"
 
 // The rows of one step's batch, `micro_batch` at a time.
 class GoldenBatches final : public train::BatchSource {

@@ -8,6 +8,8 @@
 #include "convert/hf/families/bloom.hpp"
 #include "convert/hf/families/cohere2.hpp"
 #include "convert/hf/families/exaone4.hpp"
+#include "convert/hf/families/gemma3.hpp"
+#include "convert/hf/families/glm4.hpp"
 #include "convert/hf/families/gpt2.hpp"
 #include "convert/hf/families/gpt_bigcode.hpp"
 #include "convert/hf/families/gpt_neox.hpp"
@@ -18,6 +20,7 @@
 #include "convert/hf/families/mistral.hpp"
 #include "convert/hf/families/nemotron.hpp"
 #include "convert/hf/families/olmo2.hpp"
+#include "convert/hf/families/olmo3.hpp"
 #include "convert/hf/families/phi3.hpp"
 #include "convert/hf/families/qwen2.hpp"
 #include "convert/hf/families/qwen3.hpp"
@@ -30,11 +33,11 @@ namespace lm::convert {
 namespace {
 
 // The most common class first, of those that can hold one model.
-constexpr std::array classes{&hf::gpt2,     &hf::bloom,      &hf::llama,       &hf::gpt_neox,
-                             &hf::mistral,  &hf::starcoder2, &hf::gpt_bigcode, &hf::stablelm,
-                             &hf::nemotron, &hf::qwen2,      &hf::qwen3,       &hf::ministral,
-                             &hf::smollm3,  &hf::olmo2,      &hf::exaone4,     &hf::granite,
-                             &hf::cohere2,  &hf::phi3,       &hf::seed_oss,    &hf::ministral3};
+constexpr std::array classes{
+    &hf::gpt2,        &hf::bloom,      &hf::llama,    &hf::gpt_neox, &hf::mistral, &hf::starcoder2,
+    &hf::gpt_bigcode, &hf::stablelm,   &hf::nemotron, &hf::qwen2,    &hf::qwen3,   &hf::ministral,
+    &hf::smollm3,     &hf::olmo2,      &hf::exaone4,  &hf::granite,  &hf::cohere2, &hf::phi3,
+    &hf::seed_oss,    &hf::ministral3, &hf::gemma3,   &hf::olmo3,    &hf::glm4};
 
 }  // namespace
 

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 
 #include "base/error.hpp"
 #include "ckpt/format/model_json.hpp"
@@ -188,6 +189,26 @@ const HfClass& class_of(const io::Json& json, const std::string& path) {
     usage_error(path, "expected model_type {}, got '{}'", known, type);
 }
 
+double member_of(HfClass::Form form, double value) {
+    switch (form) {
+        case HfClass::Form::same:
+            return value;
+        case HfClass::Form::inverse:
+            return 1 / value;
+        case HfClass::Form::inverse_square:
+            return 1 / std::sqrt(value);
+    }
+    __builtin_unreachable();
+}
+
+// Returns the value for which member_of() is `member`. A whole number has no error of rounding.
+double key_of(HfClass::Form form, double member) {
+    const double value = form == HfClass::Form::same             ? member
+                         : form == HfClass::Form::inverse_square ? 1 / (member * member)
+                                                                 : 1 / member;
+    return member_of(form, std::round(value)) == member ? std::round(value) : value;
+}
+
 ModelConfig model_of(const HfClass& hf, const io::Json& json, const std::string& path) {
     ModelConfig c;
     c.hidden_dropout = 0;  // some classes, such as Llama, have no key for it
@@ -211,13 +232,14 @@ ModelConfig model_of(const HfClass& hf, const io::Json& json, const std::string&
     }
     for (const HfClass::Number& key : hf.numbers) {
         const double value = io::json_get_or<double>(json, key.key, key.absent, path);
-        c.*key.member = key.inverse ? 1 / value : value;
+        c.*key.member = member_of(key.form, value);
     }
     read_flags(hf, json, c, path);
     check_constants(hf, c, json, path);
     if (is_rotary(hf.position)) read_rope(hf, json, c, path);
     if (hf.unrotated_layers) read_unrotated_layers(json, c, path);
     if (hf.absent_window > 0) read_window(hf, json, c, path);
+    if (hf.scaled_embedding) c.embedding_scale = std::sqrt(static_cast<double>(c.hidden));
     c.activation = read_activation(hf, json, path);
     c.untied_head = !io::json_get_or<bool>(json, "tie_word_embeddings", hf.absent_tied, path);
     c.seq_length = c.max_positions;
@@ -272,7 +294,7 @@ io::Json hf_config(const HfClass& hf, const ModelConfig& config, const ckpt::Spe
     for (const HfClass::Number& key : hf.numbers) {
         const bool scores = key.member == &ModelConfig::attention_scale;
         const double value = scores ? config.score_scale() : config.*key.member;
-        json[key.key] = key.inverse ? 1 / value : value;
+        json[key.key] = key_of(key.form, value);
     }
     for (const HfClass::Flag& key : hf.flags) json[key.key] = config.*key.member;
     for (const HfClass::Constant& key : hf.constants)

@@ -2,6 +2,7 @@
 #include "convert/hf/fits.hpp"
 
 #include <algorithm>
+#include <cmath>
 
 #include "base/error.hpp"
 #include "convert/hf/rope_json.hpp"
@@ -75,6 +76,11 @@ std::optional<Misfit> misfit_of_scales(const HfClass& hf, const ModelConfig& c) 
                                 {"--residual-multiplier", &ModelConfig::residual_scale, 1},
                                 {"--logit-scale", &ModelConfig::logit_scale, 1}};
     for (const auto& [flag, member, absent] : scales) {
+        if (hf.scaled_embedding && member == &ModelConfig::embedding_scale) {
+            if (c.*member != std::sqrt(static_cast<double>(c.hidden)))
+                return Misfit{flag, "an embedding without the root of the hidden size"};
+            continue;
+        }
         if (c.*member != absent && !hf.has_key(member))
             return Misfit{flag, fmt::format("a factor of {}", c.*member)};
     }

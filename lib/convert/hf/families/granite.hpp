@@ -11,7 +11,8 @@ inline constexpr std::array granite_numbers = [] {
         HfClass::Number{"embedding_multiplier", &spec::ModelConfig::embedding_scale, 1},
         HfClass::Number{"attention_multiplier", &spec::ModelConfig::attention_scale, 1},
         HfClass::Number{"residual_multiplier", &spec::ModelConfig::residual_scale, 1},
-        HfClass::Number{"logits_scaling", &spec::ModelConfig::logit_scale, 1, true},
+        HfClass::Number{"logits_scaling", &spec::ModelConfig::logit_scale, 1,
+                        HfClass::Form::inverse},
     };
     std::array<HfClass::Number, llama_numbers.size() + more.size()> numbers{};
     std::ranges::copy(more, std::ranges::copy(llama_numbers, numbers.begin()).out);

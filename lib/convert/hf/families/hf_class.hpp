@@ -34,11 +34,13 @@ struct HfClass {
         i64 absent = -1;  // value when the key is missing or null; -1: the key is required
         const char* other = nullptr;  // another name of the key, which wins, as in transformers
     };
+    // How a number follows from the value of its key: it is the value, 1 / value, or 1 / the root.
+    enum class Form { same, inverse, inverse_square };
     struct Number {
         const char* key;
         double spec::ModelConfig::*member;
         double absent;
-        bool inverse = false;  // the member is 1 / the value of the key
+        Form form = Form::same;
     };
     struct Flag {
         const char* key;
@@ -110,6 +112,7 @@ struct HfClass {
     bool shared_norm = false;  // and a parallel residual
     bool rotary_interleaved = false;
     bool embedding_norm = false;
+    bool scaled_embedding = false;  // by the root of the hidden size
     bool norm_1p = false;
     spec::NormPlacement norms = spec::NormPlacement::pre;
     bool qk_norm = false;
