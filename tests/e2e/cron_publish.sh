@@ -65,12 +65,16 @@ for kind in git web; do
     sed "s#^PUBLISH_TO=.*#PUBLISH_TO=$work/other-web#; s#^STATE_DIRECTORY=.*#STATE_DIRECTORY=$work/other-state#" site.conf >web.conf
     echo PUBLISH_KIND=web >>web.conf
     conf=site.conf
-    [ $kind = git ] || { conf=web.conf && command -v rsync >/dev/null || continue; }
+    if [ $kind = web ]; then
+        command -v rsync >/dev/null || continue
+        conf=web.conf
+    fi
     echo '{}' >"$unreadable"
     chmod 000 "$unreadable"
     echo "a line for $kind" >>run/log.jsonl
     publish 3 "not published: .*$work/run/a\\\\E\[2J.*: cannot be read" "${as[@]}"
-    [ ! -s err ] && ! grep -q $'\e' out || fail "the name of the file: $(cat -v out err)"
+    ! grep -q $'\e' out err || fail "the name of the file: $(cat -v out err)"
+    [ ! -s err ] || fail "stderr: $(cat err)"
     [ -z "$(find . -name '*publish-tmp*')" ] || fail "left: $(find . -name '*publish-tmp*')"
     if [ $kind = git ]; then published log.jsonl >now; else cp other-web/log.jsonl now; fi
     grep -q "a line for $kind" now || fail "the other files are not published by $kind: $(cat now)"

@@ -43,6 +43,8 @@ blames n1 "${killed[@]}"
 blames '' "$cancelled" "${killed[@]}"
 blames '' "${killed[0]}" "$cancelled" "${killed[1]}"
 # The script itself ends the other ranks after a crash.
+# srun also states that it has terminated a step after a crash.
+blames n1 "${killed[0]}" "srun: Force Terminated StepId=7.0"
 blames n1 "${killed[0]}" "train.sbatch: ends 7.0" "$cancelled" "${killed[1]}"
 blames n2 "srun: error: n2: task 5: Segmentation fault" "$cancelled" "${killed[0]}"
 blames n2 "srun: error: Node failure on n2" "${cancelled% \*\*\*} DUE TO NODE FAILURE, SEE SLURMCTLD LOG FOR DETAILS ***" "${killed[0]}"
