@@ -45,23 +45,26 @@ struct KvCache::Rows {
 };
 
 KvCache::KvCache(const spec::ModelConfig& config, i64 context)
-    : head_dim_(config.head_dim),
-      scale_(config.score_scale()),
-      n_blocks_(ceil_div(context, block)) {
-    i64 n_groups = 0;
+    : head_dim_(config.head_dim), scale_(config.score_scale()) {
+    i64 first_block = 0;
     for (i64 i = 0; i < config.n_layers; ++i) {
         const spec::LayerConfig layer = config.layer(i);
+        i64 n_blocks = ceil_div(context, block);
+        if (layer.window > 0) {
+            const i64 kept = layer.window + 2 * most_tokens;
+            n_blocks = std::min(n_blocks, ceil_div(kept, block) + 1);
+        }
         layers_.push_back({.config = layer,
                            .in_group = config.n_heads / layer.n_groups,
-                           .first_group = n_groups,
+                           .n_blocks = n_blocks,
+                           .first_block = first_block,
                            .slopes = slopes_of(layer.position, config.n_heads)});
-        n_groups += layer.n_groups;
+        first_block += layer.n_groups * n_blocks;
     }
 }
 
 i64 KvCache::bytes_of(const spec::ModelConfig& config, i64 tokens) {
-    const KvCache cache(config, tokens);
-    return 4 * checked_mul(cache.n_groups() * cache.n_blocks_, 2 * block * config.head_dim);
+    return 4 * checked_mul(KvCache(config, tokens).n_blocks(), 2 * block * config.head_dim);
 }
 
 KvCache KvCache::allocate(const spec::ModelConfig& config, i64 sequences, i64 context,
@@ -75,7 +78,8 @@ KvCache KvCache::allocate(const spec::ModelConfig& config, i64 sequences, i64 co
 }
 
 float* KvCache::block_of(const Layer& layer, i64 sequence, i64 group, i64 number) const {
-    const i64 index = (sequence * n_groups() + layer.first_group + group) * n_blocks_ + number;
+    const i64 index = sequence * n_blocks() + layer.first_block + group * layer.n_blocks +
+                      number % layer.n_blocks;
     return reinterpret_cast<float*>(memory_.data()) + index * 2 * block * head_dim_;
 }
 
@@ -85,6 +89,16 @@ i64 KvCache::scratch_floats() const {
     i64 rows = block;
     for (const Layer& layer : layers_) rows = std::max(rows, layer.in_group);
     return round_up(rows * (2 * head_dim_ + block + 2), 16);
+}
+
+i64 KvCache::shortest(i64 length) const {
+    i64 shortest = 0;
+    for (const Layer& layer : layers_) {
+        const i64 first_kept = (length - 1) / block - layer.n_blocks + 1;  // block
+        if (first_kept > 0)
+            shortest = std::max(shortest, first_kept * block + layer.config.window - 1);
+    }
+    return shortest;
 }
 
 void KvCache::store(device::Context& context, const Layer& layer, std::span<const Segment> segments,

@@ -4,6 +4,9 @@
 // them, so that attention copies no key. The softmax over the blocks is the online softmax of
 // FlashAttention-2 (Dao, 2023, algorithm 1).
 //
+// A layer with a window keeps the blocks of the last tokens only, in a ring: those of the window,
+// and of the tokens of two passes, so that a sequence may lose the tokens of a pass again.
+//
 // Letters: H heads, G key-value groups, D width of a head, n new tokens of all sequences.
 #pragma once
 
@@ -28,12 +31,19 @@ struct Segment {
 
 class KvCache {
   public:
+    // The most tokens that a pass appends to a sequence.
+    static constexpr i64 most_tokens = 512;
+
     // Returns the bytes of the keys and values of `tokens` tokens of a sequence.
     static i64 bytes_of(const spec::ModelConfig& config, i64 tokens);
     // Allocates memory for `sequences` sequences of `context` tokens. Pages that no token has used
     // are not resident.
     static KvCache allocate(const spec::ModelConfig& config, i64 sequences, i64 context,
                             device::Device& device);
+
+    // Returns the shortest length, apart from 0, to which a sequence of `length` tokens can be
+    // shortened: the windows of the tokens after it are still in memory.
+    i64 shortest(i64 length) const;
 
     // Stores the keys and values of n tokens, and computes the attention of each token to itself
     // and to the earlier tokens of the window. qkv: [n, (H+2G)*D] fp32, rotated; out: [n, H*D]
@@ -47,7 +57,8 @@ class KvCache {
     struct Layer {
         spec::LayerConfig config;
         i64 in_group;               // H / G
-        i64 first_group;            // groups of all earlier layers
+        i64 n_blocks;               // blocks of each sequence and group
+        i64 first_block;            // blocks of a sequence in all earlier layers
         std::vector<float> slopes;  // [H]
     };
     // qkv: [n, (H+2G)*D] fp32
@@ -57,13 +68,16 @@ class KvCache {
     void attend_rows(const Rows& rows, float* scratch) const;
     // Returns the address of a block in memory: first its keys [D, 64], then its values [64, D].
     float* block_of(const Layer& layer, i64 sequence, i64 group, i64 block) const;
-    i64 n_groups() const { return layers_.back().first_group + layers_.back().config.n_groups; }
+    // Returns the blocks of a sequence in all layers.
+    i64 n_blocks() const {
+        const Layer& last = layers_.back();
+        return last.first_block + last.config.n_groups * last.n_blocks;
+    }
     i64 scratch_floats() const;
 
     i64 head_dim_;
     double scale_;  // ModelConfig::score_scale()
     std::vector<Layer> layers_;
-    i64 n_blocks_ = 0;  // blocks of each sequence, layer and group
     device::Buffer memory_;
     device::Buffer scratch_;
 };

@@ -46,6 +46,7 @@ class LocalEngine final : public eval::Engine {
             LM_CHECK(length < context(), "expected less than {} tokens, got {}", context(), length);
             tokens_.push_back(id);
             segments_.push_back({sequence, length++, 1, is_longer(sequence)});
+            note_length(sequence);
         }
         return decoder_.logits(decoder_.forward(tokens_, segments_), true).span<const float>();
     }
@@ -63,7 +64,11 @@ class LocalEngine final : public eval::Engine {
     void truncate(i64 to) override {
         LM_CHECK(to <= length(), "expected at most {} tokens, got {}", length(), to);
         cache_.lengths[static_cast<size_t>(selected_)] = to;
-        if (!histories_.empty()) history(selected_).tokens.resize(static_cast<size_t>(to));
+        if (histories_.empty()) return;
+        History& before = history(selected_);
+        before.tokens.resize(static_cast<size_t>(to));
+        if (to == 0) before.longest = 0;
+        if (to > 0 && to < decoder_.shortest(before.longest)) compute_again(selected_);
     }
 
     std::span<const float> append(std::span<const i32> tokens) override {
@@ -99,7 +104,8 @@ class LocalEngine final : public eval::Engine {
           weights_(std::move(weights)),
           decoder_(std::move(decoder)),
           cache_(std::move(cache)) {
-        if (decoder_.original_context() > 0) histories_.resize(cache_.lengths.size());
+        if (decoder_.original_context() > 0 || decoder_.shortest(cache_.context) > 0)
+            histories_.resize(cache_.lengths.size());
     }
 
     // Returns how many of `wanted` sequences may be kept: as many as fit into half of the memory
@@ -111,10 +117,12 @@ class LocalEngine final : public eval::Engine {
         return std::clamp<i64>(room / 2 / bytes, 1, wanted);
     }
 
-    // A sequence whose rotary frequencies depend on its length.
+    // A sequence whose keys may be needed again: its rotary frequencies depend on its length, or
+    // layers with a window have overwritten keys.
     struct History {
         std::vector<i32> tokens;
         bool longer = false;  // its keys are those of a sequence beyond the original context
+        i64 longest = 0;      // length whose keys were computed, before tokens were removed
     };
     History& history(i64 sequence) { return histories_[static_cast<size_t>(sequence)]; }
     bool is_longer(i64 sequence) { return !histories_.empty() && history(sequence).longer; }
@@ -128,10 +136,22 @@ class LocalEngine final : public eval::Engine {
         const bool longer = length + std::ssize(tokens) > decoder_.original_context();
         if (longer != before.longer) {
             before.longer = longer;
-            length = 0;
-            forward_chunks(sequence, before.tokens, [](i64, const View&) {});
+            compute_again(sequence);
         }
         before.tokens.insert(before.tokens.end(), tokens.begin(), tokens.end());
+    }
+
+    // Computes the keys of all tokens of the sequence again.
+    void compute_again(i64 sequence) {
+        History& before = history(sequence);
+        before.longest = 0;
+        cache_.lengths[static_cast<size_t>(sequence)] = 0;
+        forward_chunks(sequence, before.tokens, [](i64, const View&) {});
+    }
+    void note_length(i64 sequence) {
+        if (histories_.empty()) return;
+        i64& longest = history(sequence).longest;
+        longest = std::max(longest, cache_.lengths[static_cast<size_t>(sequence)]);
     }
 
     // Appends tokens in chunks to the selected sequence. Calls body(index of the chunk's first
@@ -153,6 +173,7 @@ class LocalEngine final : public eval::Engine {
             const View rows = decoder_.forward(
                 tokens.subspan(static_cast<size_t>(at), static_cast<size_t>(n)), segment);
             length += n;
+            note_length(sequence);
             body(at, rows);
             at += n;
         }

@@ -21,7 +21,7 @@ namespace lm::infer {
 class TokenDecoder {
   public:
     // The largest number of rows in one call of forward().
-    static constexpr i64 most_rows = 512;
+    static constexpr i64 most_rows = KvCache::most_tokens;
 
     // Allocates the activations of most_rows rows, and the keys and values of `sequences` sequences
     // of `context` tokens. `weights` and `device`, which is a CPU device, must outlive the decoder.
@@ -38,6 +38,8 @@ class TokenDecoder {
     i64 logit_rows() const { return logits_[0]; }
     device::Context context() { return {*device_, workspace_}; }
     const View& row_stats() const { return row_stats_; }
+    // KvCache::shortest().
+    i64 shortest(i64 length) const { return cache_.shortest(length); }
     // Returns the length beyond which a sequence has other rotary frequencies, so that its keys
     // must be computed again; 0: none.
     i64 original_context() const;

@@ -299,6 +299,46 @@ TEST_CASE("results have the same bits for any number of threads, and after trunc
     CHECK(results[0] == results[2]);
 }
 
+TEST_CASE("a layer with a window keeps its last tokens only, and computes others again") {
+    constexpr i64 length = 2400;
+    spec::ModelConfig config = test::patterned_model(3, 4, 2);
+    config.seq_length = config.max_positions = length;
+    config.window = 7;
+    const test::TempDir dir(test::memory_root());
+    const ckpt::Checkpoint checkpoint = save(dir / "run", config);
+    const auto tokens = tokens_of(config, length);
+    const auto part = [&](i64 begin, i64 end) {
+        return std::span(tokens).subspan(static_cast<size_t>(begin),
+                                         static_cast<size_t>(end - begin));
+    };
+    const auto engine = infer::make_engine(checkpoint, {.n_threads = 2, .sequences = 2});
+    spec::ModelConfig whole = config;
+    whole.window = 0;
+    whole.full_layers = {};
+    whole.resolve();
+    const auto other = infer::make_engine(save(dir / "whole", whole), {.n_threads = 2});
+    CHECK(engine->sequence_bytes() < 0.8 * static_cast<double>(other->sequence_bytes()));
+    // Returns the logits after the first `n` tokens.
+    const auto expected = [&](i64 n) {
+        engine->select(1);
+        engine->truncate(0);
+        const auto logits = engine->append(part(0, n));
+        std::vector<float> copy(logits.begin(), logits.end());
+        engine->select(0);
+        return copy;
+    };
+    engine->append(part(0, 2300));
+    for (const auto& [kept, end] : std::initializer_list<std::pair<i64, i64>>{
+             {2250, 2400}, {1900, 2000}, {70, 90}, {0, 65}}) {
+        INFO(kept << " " << end);
+        const std::vector<float> wanted = expected(end);
+        engine->truncate(kept);
+        CHECK(engine->length() == kept);
+        const auto logits = engine->append(part(kept, end));
+        CHECK(largest_difference(logits, wanted) < 1e-4);
+    }
+}
+
 TEST_CASE("a sequence has the bits that it has alone") {
     for (const DType dtype : {DType::fp32, DType::bf16}) {
         for (const NamedModel& model : models()) {
