@@ -85,6 +85,7 @@ __global__ void __launch_bounds__(sum_threads)
     const i64 begin = blockIdx.y == 0 ? 0 : c.query;
     const i64 end = blockIdx.y == 0 ? c.query : c.normed();
     float sum = 0.0F;
+#pragma unroll 1  // more loads at a time do not fit into registers
     for (i64 i = begin + threadIdx.x * W; i < end; i += i64{sum_threads} * W) {
         float x[W];
         float y[W];
