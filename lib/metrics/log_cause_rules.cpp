@@ -120,6 +120,7 @@ constexpr std::array rules{
     CauseRule{"Loss is NaN", "", "nan", root, "training scripts"},
     // lm-train: stops
     CauseRule{"a newer run (generation", "", "superseded", root, "lm-train"},
+    CauseRule{"does not have the claim of this run", "", "superseded", root, "lm-train"},
     CauseRule{"superseded: another job trains", "", "superseded", root, "train.sbatch"},
     CauseRule{"--kill-switch-path: ", " exists", "kill_switch", root, "lm-train"},
     CauseRule{"starts in a row", "saved no new step", "no_progress", root, "lm-train"},

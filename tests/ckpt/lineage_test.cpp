@@ -4,6 +4,8 @@
 
 #include <sys/wait.h>
 
+#include <filesystem>
+
 #include "base/log.hpp"
 #include "ckpt/format/damage.hpp"
 #include "ckpt/history/abandon.hpp"
@@ -11,6 +13,7 @@
 #include "ckpt/history/save.hpp"
 #include "ckpt/history/steps.hpp"
 #include "io/atomic.hpp"
+#include "io/checked.hpp"
 #include "support.hpp"
 #include "support/catch.hpp"
 
@@ -181,6 +184,52 @@ TEST_CASE("the fence holds when the generation files are deleted") {
                ContainsSubstring("generation 2"));
     io::remove_tree(runs / "latest");
     CHECK(runs.resume(4).number == 3);
+}
+
+TEST_CASE("a run does not save into a directory that took the place of its own") {
+    Runs runs;
+    const Generation old = runs.start();
+    runs.save_steps(old, {2});
+    const auto refused = [&](const Generation& run, i64 step) {
+        return test::error_of([&] { runs.save_steps(run, {step}); }, Exit::superseded)
+            .starts_with(runs.directory());
+    };
+    const std::string away = runs.directory() + ".away";
+    const auto move_away = [&] {
+        io::checked::rename(runs.directory(), away);
+        io::make_directories(runs.directory());
+    };
+    move_away();
+    CHECK(refused(old, 4));
+    CHECK(io::list_directory(runs.directory()).empty());
+    // Another run has the same number.
+    const Generation other = runs.start();
+    CHECK(other.number == old.number);
+    CHECK(refused(old, 4));
+    runs.save_steps(other, {3});
+    CHECK(steps_in(runs.directory()) == std::vector<i64>{3});
+    // The same run resumed with the same number from a copy of its step.
+    io::remove_tree(runs.directory());
+    io::checked::rename(away, runs.directory());
+    const Generation second = runs.resume(2);
+    move_away();
+    std::filesystem::copy(away + "/global_step2", runs.path(2));
+    const Generation copied = runs.resume(2);
+    CHECK(copied.number == second.number);
+    CHECK(copied.run_id == second.run_id);
+    runs.save_steps(copied, {4});
+    CHECK(refused(second, 4));
+    // Its own directory continues under a link, and with only one of the two files.
+    io::remove_tree(runs.directory());
+    std::filesystem::create_directory_symlink(away, runs.directory());
+    runs.save_steps(second, {4});
+    io::remove_tree(away + "/fence.json");
+    runs.save_steps(second, {6});
+    io::remove_tree(away + "/generation-2");
+    CHECK(refused(second, 8));
+    CHECK(steps_in(away) == std::vector<i64>{2, 4, 6});
+    std::filesystem::remove(runs.directory());
+    io::remove_tree(away);
 }
 
 TEST_CASE("claims that no run makes are damage, and nothing is claimed") {

@@ -118,8 +118,11 @@ i64 newest_used(const std::string& directory) {
 
 std::string claim_text(const Generation& own, const std::optional<Tip>& start) {
     const Writer writer = this_writer();
+    // The id tells this claim from one with the same number in another directory, also if a process
+    // with the same number on a host with the same name made that one.
     const io::OrderedJson document{{"generation", own.number},
                                    {"run_id", own.run_id},
+                                   {"id", new_run_id()},
                                    {"start", start ? to_json(start->step) : io::OrderedJson()},
                                    {"host", writer.host},
                                    {"process", ::getpid()},
@@ -226,6 +229,14 @@ void write_fence(const std::string& directory, i64 number, std::string text) {
     }
 }
 
+// Returns whether the directory has the claim of `own`, so that it is the directory that was
+// claimed.
+bool has_claim(const Generation& own) {
+    const io::Json claim = io::json_or_null(own.claim);
+    return read_claim(file_of(own.directory, own.number)) == claim ||
+           read_claim(fence_of(own.directory)) == claim;
+}
+
 }  // namespace
 
 bool is_claim(std::string_view name) {
@@ -254,6 +265,7 @@ Generation claim(const std::string& directory, const std::optional<Tip>& start) 
         text = claim_text(own, start);
     } while (!create_new(file_of(directory, own.number), text) ||
              newest_claimed(directory) != own.number);
+    own.claim = text;
     write_fence(directory, own.number, text);
     report_superseded(directory, previous, earlier);
     remove_leftovers(own);
@@ -281,7 +293,13 @@ std::optional<Claim> newest_claim(const std::string& directory) {
 
 void check_not_superseded(const Generation& generation) {
     const i64 newest = newest_claimed(generation.directory);
-    if (newest <= generation.number) return;
+    if (newest <= generation.number) {
+        if (generation.claim.empty() || has_claim(generation)) return;
+        fail(Exit::superseded, generation.directory,
+             "this directory does not have the claim of this run (generation {}): it was moved or "
+             "replaced, or {}{} and {} were deleted: this run stops without writing",
+             generation.number, generation_prefix, generation.number, fence_file);
+    }
     const std::optional<Claim> claim = newest_claim(generation.directory);
     fail(Exit::superseded, generation.directory,
          "a newer run (generation {}: {}) uses this directory: this run (generation {}) stops "

@@ -11,6 +11,10 @@
 //
 // The number is also in DIR/fence.json, and in `latest` and the manifests of the steps that the run
 // saves. So the fence also works after the files generation-* were deleted.
+//
+// The numbers of two directories cannot be compared. So a run also stops when neither file has its
+// own claim: somebody has moved the directory away, and DIR is now another directory, perhaps that
+// of another run.
 #pragma once
 
 #include <optional>
@@ -33,6 +37,9 @@ struct Generation {
     i64 number = 0;
     std::string run_id = {};
     std::vector<LineageEntry> lineage = {};  // the last entry is this start
+    // The text of generation-N, by which the process that has claimed finds its directory again.
+    // Empty on other ranks, and for saves into a new directory that nobody claims.
+    std::string claim = {};
 };
 
 // The content of a generation file.
@@ -53,7 +60,8 @@ Generation claim(const std::string& directory, const std::optional<Tip>& start =
 // is newer; nullopt when neither has a complete claim.
 std::optional<Claim> newest_claim(const std::string& directory);
 
-// If a newer run has claimed the directory, throws Error(superseded) that names that run.
+// Throws Error(superseded) if a newer run has claimed the directory, and names that run, or if the
+// directory no longer has the claim of `generation`.
 void check_not_superseded(const Generation& generation);
 
 }  // namespace lm::ckpt
