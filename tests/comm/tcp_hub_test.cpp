@@ -1,12 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 // Ranks that join the hub of rank 0: as threads and processes, among unidentified connections,
 // with missing and restarted ranks.
+#include <netinet/in.h>
 #include <signal.h>
+#include <sys/prctl.h>
 #include <sys/resource.h>
+#include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <deque>
 #include <functional>
 #include <thread>
 
@@ -70,6 +74,27 @@ Socket unidentified(int port, const std::string& words) {
     REQUIRE(socket);
     (void)socket.send_all(std::as_bytes(std::span(words)), Deadline(5));
     return socket;
+}
+
+// Starts a process that connects to the port without a pause, and sends nothing.
+pid_t flood(int port) {
+    const pid_t child = fork();
+    REQUIRE(child >= 0);
+    if (child != 0) return child;
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    sockaddr_in address{};
+    address.sin_family = AF_INET;
+    address.sin_port = htons(static_cast<u16>(port));
+    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    std::deque<Socket> open;
+    while (true) {
+        open.emplace_back(socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK, 0));
+        // Without the state TIME_WAIT, in which closed connections would use up the ports.
+        const linger reset{.l_onoff = 1, .l_linger = 0};
+        setsockopt(open.back().fd(), SOL_SOCKET, SO_LINGER, &reset, sizeof reset);
+        (void)connect(open.back().fd(), reinterpret_cast<sockaddr*>(&address), sizeof address);
+        if (open.size() > 50) open.pop_front();
+    }
 }
 
 }  // namespace
@@ -146,6 +171,26 @@ TEST_CASE("unidentified connections, garbage and other jobs are dropped") {
     CHECK_THAT(error_of([&] { (void)join_hub(other_job, Deadline(0.5)); }),
                HasInOrder("rank 0 ", "rank 1"));
     for (const std::string& error : join(hub, meeting, all_ranks(3), 20)) CHECK(error.empty());
+}
+
+TEST_CASE("ranks join, and missing ranks are reported, during a flood of connections") {
+    const bool complete = GENERATE(true, false);
+    const Meeting meeting{.rank = 0, .size = 3, .host = "127.0.0.1", .token = "k"};
+    TcpHub hub(meeting, complete ? 60 : 3);
+    hub.start();
+    std::vector<pid_t> floods;
+    for (int n = 0; n < 8; ++n) floods.push_back(flood(hub.port()));
+    while (hub.n_accepted() < 1000) usleep(1000);
+    const std::vector<std::string> errors =
+        join(hub, meeting, complete ? all_ranks(3) : std::vector{0}, 60);
+    for (const pid_t child : floods) {
+        kill(child, SIGKILL);
+        waitpid(child, nullptr, 0);
+    }
+    for (const std::string& error : errors) {
+        if (complete) CHECK(error.empty());
+        if (!complete) CHECK_THAT(error, HasInOrder(" 3 s ", "ranks 1, 2 of 3"));
+    }
 }
 
 TEST_CASE("a rank of a job of another size is refused") {

@@ -23,6 +23,9 @@ constexpr double proof_s = 10;  // a connection must send its proof within this 
 // A connection is unidentified until its proof has been received. The hub keeps at most this many
 // unidentified connections, plus one for each rank, because all ranks may connect at once.
 constexpr i64 max_unidentified = 256;
+// The hub accepts at most this many connections of a listener before it serves the others again and
+// checks the deadline. Otherwise a flood of connections would occupy it.
+constexpr int max_accepted_at_once = 64;
 // The port may be held by the ending process of an earlier start.
 constexpr double wait_for_port_s = 5;
 
@@ -104,10 +107,9 @@ void TcpHub::serve_once() {
     }
     drop_unidentified();
     // Accepts connections only after the loop, because a new connection may get the descriptor
-    // of a dropped connection, whose remaining events are not for the new connection. Accepts
-    // all waiting connections, so that the system's queue does not overflow.
+    // of a dropped connection, whose remaining events are not for the new connection.
     for (const int fd : knocked) {
-        while (accept_one(fd)) drop_unidentified();
+        for (int n = 0; n < max_accepted_at_once && accept_one(fd); ++n) drop_unidentified();
     }
     if (!started_ && !failed_ && deadline_.passed()) fail(-1, Exit::failure, missing_text());
 }
@@ -125,9 +127,12 @@ bool TcpHub::accept_one(int listener) {
     }
     if (!socket) return errno == ECONNABORTED || errno == EINTR;
     socket.tune();
-    const Peer& peer = add(std::move(socket));
-    unidentified_[peer.number] = peer.socket.fd();  // in the order of their connection
+    Peer& peer = add(std::move(socket));
+    unidentified_[{false, peer.number}] = peer.socket.fd();
     ++n_accepted_;
+    // A rank sends its hello at once, so it is often here already. Once it is read, connections
+    // without a hello do not displace this one.
+    if (!read(peer)) drop(peer, errno);
     return true;
 }
 
@@ -142,14 +147,19 @@ TcpHub::Peer& TcpHub::add(Socket socket) {
 }
 
 // Drops the connections that have not sent a proof in time. If there are still too many
-// unidentified connections, drops the oldest of them.
+// unidentified connections, drops the oldest one without a hello, or else the oldest one.
 void TcpHub::drop_unidentified() {
-    const i64 most = meeting_.size + max_unidentified;
-    while (!unidentified_.empty()) {
-        Peer& oldest = peers_.at(unidentified_.begin()->second);
-        const bool too_many = static_cast<i64>(unidentified_.size()) > most;
-        if (!too_many && !oldest.proof_by.passed()) return;
-        drop(oldest, 0);
+    for (const bool greeted : {false, true}) {
+        while (true) {
+            const auto oldest = unidentified_.lower_bound({greeted, 0});
+            if (oldest == unidentified_.end() || oldest->first.first != greeted) break;
+            Peer& peer = peers_.at(oldest->second);
+            if (!peer.proof_by.passed()) break;
+            drop(peer, 0);
+        }
+    }
+    while (std::ssize(unidentified_) > meeting_.size + max_unidentified) {
+        drop(peers_.at(unidentified_.begin()->second), 0);
     }
 }
 
@@ -169,7 +179,9 @@ bool TcpHub::challenge(Peer& peer, int rank, const Hello& hello) {
     challenge.proof = proof(Prover::hub);
     peer.expected = proof(Prover::rank);
     peer.claimed = rank;
+    unidentified_.erase({false, peer.number});
     peer.hello = hello;
+    unidentified_[{true, peer.number}] = peer.socket.fd();
     send(peer, {.kind = FrameKind::challenge}, shared(bytes_of(challenge)));
     return true;
 }
@@ -188,7 +200,7 @@ bool TcpHub::admit(Peer& peer) {
         refuse(*former, fmt::format("another process connected as rank {}", rank));
         drop(*former, 0);
     }
-    unidentified_.erase(peer.number);
+    unidentified_.erase({true, peer.number});
     place(peer, rank, {hello.host, strnlen(hello.host, sizeof hello.host)});
     return true;
 }
@@ -326,7 +338,7 @@ void TcpHub::send_to_all(const Frame& frame, const Shared& bytes) {
 void TcpHub::drop(Peer& peer, int error) {
     const int rank = peer.rank;
     const bool lost = rank >= 0 && started_ && !peer.said_bye;
-    if (rank < 0) unidentified_.erase(peer.number);
+    if (rank < 0) unidentified_.erase({peer.hello.has_value(), peer.number});
     if (rank >= 0) {
         ranks_[static_cast<size_t>(rank)] = nullptr;
         --n_connected_;

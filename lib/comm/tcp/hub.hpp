@@ -142,8 +142,10 @@ class TcpHub {
     int port_ = 0;
     Socket rank0_;
     Poller poller_;
-    std::map<int, Peer> peers_;                   // by socket descriptor
-    std::map<i64, int> unidentified_;             // descriptors, the oldest connection first
+    std::map<int, Peer> peers_;  // by socket descriptor
+    // Descriptors by whether the peer has sent its hello, and by its number. So the first one is
+    // the oldest connection without a hello.
+    std::map<std::pair<bool, i64>, int> unidentified_;
     std::vector<Peer*> ranks_;                    // by rank; nullptr: not connected
     std::vector<std::string> hosts_;              // by rank; kept after the rank has ended
     size_t n_connected_ = 0;                      // number of connected ranks
