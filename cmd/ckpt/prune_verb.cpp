@@ -173,6 +173,8 @@ int run(const Args& args) {
     const ckpt::Lineage lineage = ckpt::read_lineage(directory);
     const std::vector<i64> complete = complete_steps(lineage);
     check_rules(directory, rules.keep, complete);
+    const std::string problem = ckpt::problem_of_latest(directory, lineage);
+    if (!problem.empty()) throw Error(Exit::failure, problem + ": nothing was removed");
     const ckpt::PrunePlan plan = ckpt::plan_prune(directory, lineage, complete, rules);
     Report report(args);
     const bool only_leftovers = std::ranges::all_of(

@@ -13,6 +13,7 @@
 #include "ckpt/history/steps.hpp"
 #include "cli/main.hpp"
 #include "cli/progress_line.hpp"
+#include "io/file.hpp"
 #include "io/json.hpp"
 #include "keep_options.hpp"
 #include "paths.hpp"
@@ -76,7 +77,8 @@ std::string line_of(const sync::SyncReport& report, const Args& args, double sec
 int run(const Args& args) {
     if (args.bwlimit) check_at_least("--bwlimit", args.bwlimit->value, 1);
     const std::string source = directory_of_steps(args.source);
-    if (!has_step(source)) note("{}: the run has not saved a step yet", source);
+    if (!has_step(source) && !io::exists(fmt::format("{}/{}", source, ckpt::latest_file)))
+        note("{}: the run has not saved a step yet", source);
     ckpt::check_patterns(args.logs);  // before the first copy
     const Stopwatch watch;
     SyncProgress progress(args.quiet);

@@ -64,13 +64,19 @@ class Sync {
         read_target();
         check_runs(request_, from_, to_);
         report_damaged_manifests();
+        const std::string problem = ckpt::problem_of_latest(request_.source, from_);
+        if (!problem.empty())
+            report_.failed.push_back(problem + ": nothing was removed in the backup");
+        may_remove_ = problem.empty();
         for (const PlannedStep& step : plan_sync(from_, to_, request_.rules.keep)) {
             sync_step(step);
         }
         if (!report_.copied.empty() || !report_.removed.empty()) read_target();
         set_latest();
-        set_branches_aside();
-        retain();
+        if (may_remove_) {
+            set_branches_aside();
+            retain();
+        }
         for (const ckpt::RunLog& log : ckpt::logs_matching(request_.logs)) {
             again([&] { target_.send_file(log.path, "logs/" + log.name); });
             ++report_.n_logs;
@@ -161,7 +167,7 @@ class Sync {
             }
             run_error(entry.path, "is corrupt: not copied");
         }
-        if (!request_.rules.keep.empty()) make_room(step, entry.step);
+        if (may_remove_ && !request_.rules.keep.empty()) make_room(step, entry.step);
         target_.require_space(step.path);
         if (planned.action == SyncAction::replace) {
             set_aside(entry.step, entry.manifest->generation);
@@ -328,6 +334,7 @@ class Sync {
     std::string outgoing_;
     std::string directory_;  // holds `latest` and the manifests of the target
     ckpt::Lineage from_, to_;
+    bool may_remove_ = true;  // false: the source has lost steps, which the destination may have
     SyncReport report_;
 };
 

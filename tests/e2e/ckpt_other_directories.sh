@@ -105,6 +105,20 @@ expect 0 'early: ' lm-ckpt sync early backup --logs early.log
 expect 0 '' lm-ckpt prune early --keep-last 1
 expect 2 ' early: ' lm-ckpt ls early
 expect 3 ' early: ' lm-ckpt latest early
+# A run that has lost the step that `latest` names, or its manifest: cron's backup alerts, and prune removes nothing.
+for lost in 'global_step*' 'global_step*/manifest.json' global_step2 global_step2/manifest.json; do
+    rm -rf lost backup
+    cp -r c lost
+    expect 0 '' lm-ckpt sync lost backup
+    # shellcheck disable=SC2086
+    (cd lost && rm -r $lost)
+    steps=$(echo lost/global_step* backup/global_step*)
+    expect 3 ' lost/latest: .*global_step2' lm-ckpt sync lost backup --keep-last 1
+    [ "$(jq -c '[(.failed | length), .removed]' out)" = '[1,[]]' ] || fail "sync: $(cat out)"
+    ! grep -q 'has not saved' err || fail "sync: $(cat err)"
+    expect 3 ' lost/latest: .*global_step2' lm-ckpt prune lost --keep-last 1 --leftovers 0s
+    [ "$(echo lost/global_step* backup/global_step*)" = "$steps" ] || fail "lost $lost: $(ls lost backup)"
+done
 # A backup of which only an interrupted copy exists can be pruned.
 rm -rf backup
 mkdir -p backup/global_step2.tmp.copy

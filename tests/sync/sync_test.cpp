@@ -173,6 +173,23 @@ TEST_CASE("a corrupt step is reported and not copied; the other steps are") {
     CHECK(run.there() == Steps{4});
 }
 
+TEST_CASE("when the step that latest names is lost, the destination keeps its steps") {
+    const Quiet quiet;
+    const bool all = GENERATE(true, false);
+    const std::string lost = GENERATE("", "/manifest.json");
+    Run run({1, 2, 3});
+    CHECK(run.sync().failed.empty());
+    run.request.rules.keep.last = 1;
+    for (const i64 step : all ? Steps{1, 2, 3} : Steps{3}) io::remove_tree(run.path(step) + lost);
+    const SyncReport report = run.sync();
+    REQUIRE(report.failed.size() == 1);
+    CHECK_THAT(report.failed[0], HasInOrder(run.source() + "/latest: ", "global_step3"));
+    CHECK(report.removed.empty());
+    CHECK(report.set_aside.empty());
+    CHECK(run.there() == Steps{1, 2, 3});
+    CHECK(ckpt::latest_step(run.destination()) == 3);
+}
+
 TEST_CASE("with verify, changed bytes at the destination are reported") {
     const Quiet quiet;
     Run run({2, 4});

@@ -138,10 +138,18 @@ std::vector<const StepEntry*> Lineage::candidates() const {
 
 Lineage read_lineage(const std::string& directory) {
     Lineage lineage;
-    for (const i64 step : steps_in(directory)) lineage.steps.push_back(read_entry(directory, step));
+    // Reads `latest` before the steps. In the other order, the step that a running training saves
+    // in between would seem to be missing.
+    std::optional<Tip> latest;
     try {
-        const std::optional<Tip> latest = read_latest(directory);
-        if (latest) lineage.latest = latest->step.iteration;
+        latest = read_latest(directory);
+    } catch (const Error& error) {
+        lineage.unknown = error.what();
+    }
+    for (const i64 step : steps_in(directory)) lineage.steps.push_back(read_entry(directory, step));
+    if (!lineage.unknown.empty()) return lineage;
+    if (latest) lineage.latest = latest->step.iteration;
+    try {
         lineage.tip = find_tip(directory, lineage.steps, latest);
     } catch (const Error& error) {
         lineage.unknown = error.what();

@@ -92,6 +92,16 @@ std::vector<i64> steps_to_remove(std::vector<i64> complete_steps, const KeepPoli
     return removed;
 }
 
+std::string problem_of_latest(const std::string& directory, const Lineage& lineage) {
+    if (!lineage.latest) return "";
+    const StepEntry* const named = find_step(lineage.steps, *lineage.latest);
+    if (named && named->manifest) return "";
+    return fmt::format(
+        "{}/{}: names {}, {}: restore this step, or choose another one with lm-ckpt latest",
+        directory, latest_file, step_name(*lineage.latest),
+        named ? "which is incomplete" : "which does not exist");
+}
+
 PrunePlan plan_prune(const std::string& directory, const Lineage& lineage,
                      const std::vector<i64>& complete, const PruneRules& rules,
                      const std::vector<i64>& protect) {

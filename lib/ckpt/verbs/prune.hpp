@@ -57,6 +57,10 @@ struct PrunePlan {
 std::vector<i64> steps_to_remove(std::vector<i64> complete_steps, const KeepPolicy& policy,
                                  std::optional<i64> latest);
 
+// Returns why no step should be removed, here and in a backup: `latest` names a step that is
+// missing or whose manifest cannot be used. Returns an empty text when there is no such reason.
+std::string problem_of_latest(const std::string& directory, const Lineage& lineage);
+
 // Plans the removals in `directory`. `complete` are the complete steps of the current branch,
 // ascending; `protect` are steps that stay unchanged in spite of the rules.
 PrunePlan plan_prune(const std::string& directory, const Lineage& lineage,
