@@ -41,8 +41,14 @@ std::string position_of(size_t byte, std::string_view text) {
                        before.size() - line_start + 1);
 }
 
-// Returns the byte of the first bracket that opens a level below max_json_depth; npos without one.
-size_t find_too_deep(std::string_view text) {
+// The structure of a text, from its brackets and commas outside of strings.
+struct Structure {
+    size_t too_deep = std::string_view::npos;  // first bracket of a level below max_json_depth
+    i64 n_values = 1;                          // at most, and exact without empty containers
+};
+
+Structure structure_of(std::string_view text) {
+    Structure result;
     int depth = 0;
     bool in_string = false;
     for (size_t at = 0; at < text.size(); ++at) {
@@ -52,12 +58,18 @@ size_t find_too_deep(std::string_view text) {
         } else if (in_string) {
             if (c == '\\') ++at;
         } else if (c == '[' || c == '{') {
-            if (++depth > max_json_depth) return at;
+            ++result.n_values;
+            if (++depth > max_json_depth) {
+                result.too_deep = at;
+                return result;
+            }
         } else if (c == ']' || c == '}') {
             --depth;
+        } else if (c == ',') {
+            ++result.n_values;
         }
     }
-    return text.npos;
+    return result;
 }
 
 void check_size(i64 n_bytes, const std::string& path) {
@@ -69,11 +81,16 @@ void check_size(i64 n_bytes, const std::string& path) {
 template <typename Document>
 Document parse(std::string_view text, const std::string& path) {
     check_size(std::ssize(text), path);
-    const size_t deep = find_too_deep(text);
-    if (deep != text.npos) {
+    const Structure structure = structure_of(text);
+    if (structure.too_deep != text.npos) {
         if (const auto other = other_format(text); !other.empty()) json_error(path, "is {}", other);
         json_error(path, "nested too deeply: expected at most {} levels of JSON, got more at {}",
-                   max_json_depth, position_of(deep + 1, text));
+                   max_json_depth, position_of(structure.too_deep + 1, text));
+    }
+    if (structure.n_values > max_json_values) {
+        if (const auto other = other_format(text); !other.empty()) json_error(path, "is {}", other);
+        json_error(path, "too large: expected at most {} values of JSON, got {}", max_json_values,
+                   structure.n_values);
     }
     try {
         return Document::parse(text);

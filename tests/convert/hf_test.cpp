@@ -283,6 +283,18 @@ TEST_CASE("a LoRA adapter is named with its remedy") {
                HasInOrder("lora", "adapter", "merge_and_unload"));
 }
 
+TEST_CASE("config.json and generation_config.json of more than 16 MiB are refused") {
+    for (const char* name : {"config.json", "generation_config.json"}) {
+        const test::ScratchDirectory scratch;
+        write_hf(scratch / "hf", "");
+        const std::string path = scratch / "hf/" + name;
+        const std::string text = io::exists(path) ? test::read(path) : "{}";
+        test::write(path, text + std::string(size_t{16} << 20, ' '));
+        CHECK_THAT(test::error_of([&] { read_hf_model(scratch / "hf"); }),
+                   HasInOrder(path + ": ", "large", "16777216"));
+    }
+}
+
 TEST_CASE("check_hf_config names a special id that differs") {
     const test::ScratchDirectory scratch;
     write_hf(scratch / "hf", "transformer.");  // eos 76

@@ -126,6 +126,17 @@ TEST_CASE("a document is refused beyond the limits of depth and size") {
     CHECK(io::json_or_null("[1,").is_null());
     CHECK(io::json_or_null("[1]") == io::Json{1});
 
+    // The text of one value has at least two bytes, and needs some hundred bytes as a value.
+    std::string many = "[";
+    for (i64 n = 0; n < io::max_json_values; ++n) many += "{},";
+    many.back() = ']';
+    const auto error = caught([&] { (void)io::parse_json(many, "f"); });
+    CHECK(error.code == Exit::failure);
+    CHECK(error.says("f: ", "large", std::to_string(io::max_json_values)));
+    CHECK(io::ordered_json_or_null(many).is_null());
+    // Commas in strings do not count.
+    CHECK(io::parse_json("\"" + std::string(io::max_json_values + 1, ',') + "\"", "f").is_string());
+
     const test::TempDir dir;
     const std::string path = dir / "sparse.json";
     io::write_file(path, "{}", io::Overwrite::yes);

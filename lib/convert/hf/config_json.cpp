@@ -175,6 +175,10 @@ void write_windows(const HfClass& hf, const ModelConfig& config, io::Json& json)
     }
 }
 
+// config.json and generation_config.json have some kilobytes, and 100 numbers for each layer at
+// most.
+constexpr i64 max_config_bytes = i64{16} << 20;
+
 io::Json parse(std::string_view text, const std::string& path) {
     return io::parse_json(with_quoted_words(text), path);
 }
@@ -345,18 +349,18 @@ HfModel read_hf_model(const std::string& model) {
                     "does not exist: copy the model's config.json, which states the number of "
                     "heads, to this path");
     }
-    HfModel read = hf_model(io::read_file(path), path);
+    HfModel read = hf_model(io::read_file(path, max_config_bytes), path);
     const std::string generation = io::parent_of(path) + "/generation_config.json";
     if (io::exists(generation)) {
-        read.tokenizer.generation_config =
-            special_ids(parse(io::read_file(generation), generation), read.config.vocab_size);
+        read.tokenizer.generation_config = special_ids(
+            parse(io::read_file(generation, max_config_bytes), generation), read.config.vocab_size);
     }
     set_end_of_document(read.tokenizer);
     return read;
 }
 
 const HfClass* hf_class_in(const std::string& config_path) {
-    const io::Json json = parse(io::read_file(config_path), config_path);
+    const io::Json json = parse(io::read_file(config_path, max_config_bytes), config_path);
     return hf_class_of_type(io::json_get_or<std::string>(json, "model_type", "", config_path));
 }
 
