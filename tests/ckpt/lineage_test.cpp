@@ -111,6 +111,19 @@ TEST_CASE("a hand-written latest has only the name of a step") {
     CHECK(runs.loaded() == 2);
 }
 
+TEST_CASE("the size of latest is limited") {
+    Runs runs;
+    runs.save_steps(runs.start(), {2, 4});
+    test::write(runs / "latest", "global_step2\r\n" + std::string(size_t{1} << 20, '\n'));
+    CHECK(latest_step(runs.directory()) == 2);
+    CHECK(read_latest(runs.directory())->step.digest.empty());
+    test::write(runs / "latest", "global_step2\n" + std::string(size_t{17} << 20, '\n'));
+    for (const auto& read :
+         std::vector<std::function<void()>>{[&] { runs.loaded(); }, [&] { (void)runs.start(); }}) {
+        CHECK_THAT(test::error_of(read), HasInOrder(runs / "latest", "large"));
+    }
+}
+
 TEST_CASE("an error of the system does not lead to another step") {
     Runs runs;
     runs.save_steps(runs.start(), {2, 4});

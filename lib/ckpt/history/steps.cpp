@@ -2,6 +2,7 @@
 #include "ckpt/history/steps.hpp"
 
 #include <algorithm>
+#include <array>
 
 #include "base/error.hpp"
 #include "base/log.hpp"
@@ -10,11 +11,13 @@
 #include "io/checked.hpp"
 #include "io/file.hpp"
 #include "io/json.hpp"
-#include "io/lines.hpp"
 #include "io/path.hpp"
 
 namespace lm::ckpt {
 namespace {
+
+// The lineage in `latest` has about 150 bytes for each start of the run.
+constexpr i64 max_latest_bytes = i64{16} << 20;
 
 std::string latest_path(const std::string& directory) {
     return fmt::format("{}/{}", directory, latest_file);
@@ -91,13 +94,14 @@ std::vector<i64> steps_in(const std::string& directory) {
 std::optional<Tip> read_latest(const std::string& directory) {
     const std::string path = latest_path(directory);
     if (!io::checked::exists(path)) return std::nullopt;
-    const std::string text = io::read_file(path);
-    std::vector<std::string> lines;
-    for (const std::string_view line : io::lines_of(text)) {
-        lines.emplace_back(line);
-        if (line.ends_with('\r')) lines.back().pop_back();
+    const std::string text = io::read_file(path, max_latest_bytes);
+    std::string_view rest = text;
+    std::array<std::string, 3> lines;
+    for (std::string& line : lines) {
+        line = rest.substr(0, rest.find('\n'));
+        rest.remove_prefix(std::min(line.size() + 1, rest.size()));
+        if (line.ends_with('\r')) line.pop_back();
     }
-    lines.resize(3);
     const i64 step = step_from_name(lines[0]);
     if (step < 0) return std::nullopt;
     Tip tip{{step, lines[1]}, {}};
