@@ -268,6 +268,24 @@ TEST_CASE("claims that no run makes are damage, and nothing is claimed") {
     CHECK(refused("abandoned-g" + most, ""));
 }
 
+TEST_CASE("the largest generation is not exceeded") {
+    for (const std::string name : {"generation-", "fence.json"}) {
+        const test::ScratchDirectory scratch;
+        const auto put = [&](i64 number) {
+            const std::string file = name.ends_with('-') ? name + std::to_string(number) : name;
+            const io::OrderedJson claim{{"generation", number}, {"lineage", io::Json::array()}};
+            test::write(scratch / file, io::json_line(claim));
+        };
+        put(max_generation - 1);
+        CHECK(claim(scratch.path()).number == max_generation);
+        CHECK(newest_claim(scratch.path())->number == max_generation);
+        const auto names = io::list_directory(scratch.path());
+        CHECK_THROWS_AS((void)claim(scratch.path()), DamageError);
+        CHECK(io::list_directory(scratch.path()) == names);
+        CHECK(newest_claim(scratch.path())->number == max_generation);
+    }
+}
+
 TEST_CASE("a start reports the run that it supersedes, if that one may be alive") {
     Runs runs;
     int ready[2] = {};

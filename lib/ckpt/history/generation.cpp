@@ -260,7 +260,14 @@ Generation claim(const std::string& directory, const std::optional<Tip>& start) 
     // exists after the creation, this has happened, and the loop tries the next number.
     std::string text;
     do {
-        own.number = newest_used(directory) + 1;
+        const i64 used = newest_used(directory);
+        if (used >= max_generation) {
+            damaged(directory,
+                    "corrupt: has generation {}, expected a smaller one: remove the files that "
+                    "state it, which no run has written",
+                    used);
+        }
+        own.number = used + 1;
         own.lineage.back().generation = own.number;
         text = claim_text(own, start);
     } while (!create_new(file_of(directory, own.number), text) ||
