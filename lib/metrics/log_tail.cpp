@@ -10,13 +10,14 @@
 #include <cstring>
 
 #include "base/error.hpp"
+#include "io/checked.hpp"
 #include "io/lines.hpp"
 
 namespace lm::metrics {
 
 bool LogTail::open_if_any() {
     if (fd_.valid()) return true;
-    io::Fd fd(::open(path_.c_str(), O_RDONLY | O_CLOEXEC));
+    io::Fd fd(io::checked::open_regular(path_, O_RDONLY));  // a device may have no end
     if (!fd.valid()) {
         if (errno == ENOENT) return false;
         run_error(path_, "{}", std::strerror(errno));

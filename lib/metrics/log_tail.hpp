@@ -18,7 +18,8 @@ class LogTail {
     // Calls `use` with each complete line that programs appended since the last call of poll(),
     // without its line end. Returns the number of lines. A line without a line end is passed to
     // `use` by the later poll() that finds the line end, or by the first poll() after the file was
-    // replaced. Throws Error(failure) when the log exists and cannot be read.
+    // replaced. Throws Error(failure) when the log exists and cannot be read or
+    // is not a regular file.
     i64 poll(const std::function<void(std::string_view)>& use);
 
   private:

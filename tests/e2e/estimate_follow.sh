@@ -50,6 +50,7 @@ expect 2 '--follow: .*standard input' lm-estimate eta --follow -
 expect 2 '--follow: log.gz ' lm-estimate eta --follow log.gz
 expect 2 '--interval: .*0' lm-estimate eta --follow --interval 0 log
 expect 3 '' lm-estimate eta --follow /
+expect 3 '/dev/zero: ' lm-estimate eta --follow /dev/zero
 
 # A published log.
 seq -f 'line %.0f' 1000 >published

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "metrics/log_tail.hpp"
 
+#include <sys/stat.h>
+
 #include <filesystem>
 #include <fstream>
 
@@ -70,4 +72,14 @@ TEST_CASE("a line longer than the limit is passed on in parts") {
     size_t bytes = 0;
     tail.poll([&](std::string_view line) { bytes += line.size(); });
     CHECK(bytes == 200003);
+}
+
+TEST_CASE("devices, FIFOs and directories are not followed") {
+    const test::TempDir dir;
+    const std::string fifo = dir / "fifo";
+    REQUIRE(::mkfifo(fifo.c_str(), 0600) == 0);
+    for (const std::string& path : {std::string("/dev/zero"), fifo, dir / ""}) {
+        metrics::LogTail tail(path);
+        CHECK(test::caught([&] { tail.poll([](std::string_view) {}); }).says(path + ": "));
+    }
 }
