@@ -93,7 +93,7 @@ __global__ void __launch_bounds__(sum_threads)
         load<W>(b + row * c.width + i, y);
         if (c.query_weight) {
             float factors[W];
-            c.read_factors<W>(i, factors);
+            c.read_factors(i, factors);
 #pragma unroll
             for (int k = 0; k < W; ++k) x[k] *= factors[k];
         }
@@ -114,7 +114,7 @@ __global__ void forward(const T* x, T* y, const float* squares, Columns<T> c) {
     if (column < c.normed()) {
         const float rstd = c.rstd(squares, row, column);
         float factors[W];
-        c.read_factors<W>(column, factors);
+        c.read_factors(column, factors);
 #pragma unroll
         for (int k = 0; k < W; ++k) values[k] = values[k] * rstd * factors[k];
     }
@@ -154,7 +154,7 @@ __global__ void input_gradient(const T* dy, const T* x, T* dx, const float* squa
         float values[W];
         float factors[W];
         load<W>(x + row * c.width + column, values);
-        c.read_factors<W>(column, factors);
+        c.read_factors(column, factors);
 #pragma unroll
         for (int k = 0; k < W; ++k) g[k] = rstd * g[k] * factors[k] - values[k] * slope;
     }
