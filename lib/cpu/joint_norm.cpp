@@ -20,7 +20,7 @@ struct Part {
     int number;   // row of the sums: 0 query, 1 key
     i64 first;    // column
     i64 width;    // columns
-    View weight;  // [width], or none
+    View weight;  // [width] compute, or none
 };
 
 struct Parts {
@@ -71,7 +71,7 @@ void forward(const JointNormForward& a, const Part& part) {
 }
 
 // With n the width of a row over all ranks, r = 1 / rms and g = dy * (weight + offset), dx is r * g
-// - x * r^3 / n * sum(g * x).
+// - x * r^3 / n * sum(g * x). dweight: [width] fp32.
 template <typename T>
 void backward(const JointNormBackward& a, const Part& part, const View& dweight) {
     const double offset = device::norm_offset(a.one_plus);
@@ -94,7 +94,7 @@ void backward(const JointNormBackward& a, const Part& part, const View& dweight)
     }
 }
 
-// Copies the columns from `first` on of each row of x to y, [B, T, W].
+// Copies the columns from `first` on of each row of x to y. x, y: [B, T, W] compute.
 template <typename T>
 void copy_values(const View& x, const View& y, i64 first) {
     if (x.data == y.data) return;
@@ -145,7 +145,7 @@ void read_factors(const Part& part, i64 begin, i64 n, float offset, float* facto
     for (i64 i = 0; i < n; ++i) factors[i] += offset;
 }
 
-// Copies the columns from `first` on of row `row` of x to y, [B, T, W].
+// Copies the columns from `first` on of row `row` of x to y. x, y: [B, T, W] compute.
 void copy_values(const View& x, const View& y, i64 row, i64 first) {
     if (x.data == y.data) return;
     float scratch[row_piece];

@@ -266,13 +266,19 @@ View TokenDecoder::forward(std::span<const i32> tokens, std::span<const Segment>
         if (norms_output(config.norms))
             norm({{}, branch, {}}, vectors.attention_output_norm, branch);
         scaled(branch, c.residual_scale);
+        View mlp_input = input;
         if (config.parallel_residual) {
-            if (!config.shared_norm) norm({{}, stream, {}}, vectors.mlp_norm, normed);
+            if (!norms_input(config.norms)) {
+                std::ranges::copy(stream.span<float>(), normed.as<float>());
+                mlp_input = normed;  // the stream before attention
+            } else if (!config.shared_norm) {
+                norm({{}, stream, {}}, vectors.mlp_norm, normed);
+            }
             cpu::vector_kernels().add(stream.as<float>(), branch.as<float>(), stream.numel());
         } else {
             norm({branch, residual, stream}, vectors.mlp_norm, output);
         }
-        mlp(layer, input, branch);
+        mlp(layer, mlp_input, branch);
         if (norms_output(config.norms)) norm({{}, branch, {}}, vectors.mlp_output_norm, branch);
         scaled(branch, c.residual_scale);
     }

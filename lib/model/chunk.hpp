@@ -125,6 +125,7 @@ class GptChunk {
     // exists already.
     void forward_layer(const Pass& pass, const MicroBatchActivations& act, i64 layer,
                        const View& branch);
+    // x: [R, C] compute, the embedding's output or its gradient.
     void scale_embedding(const Pass& pass, const View& x) const;
     // Returns the branch of the layer's MLP, [R, C] compute, after forward_layer().
     View mlp_branch(const Pass& pass, const MicroBatchActivations& act, i64 layer) const;

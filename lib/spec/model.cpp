@@ -221,11 +221,6 @@ void ModelConfig::check_values() const {
             if (window != 0) check_at_least("--window-size", window - 1, 0);
         },
         [&] {
-            if (parallel_residual && norms != NormPlacement::pre)
-                usage_error("--norm-placement", "--use-parallel-residual has only pre, got {}",
-                            name_of(norms));
-        },
-        [&] {
             if (shared_norm && !parallel_residual)
                 usage_error("--parallel-shared-norm", "needs --use-parallel-residual");
         },
@@ -276,7 +271,9 @@ void resolve_sizes(ModelConfig& c) {
     c.full_layers = c.window > 0 ? c.full_layers.canonical(c.n_layers) : LayerPattern{};
     c.unrotated_layers =
         is_rotary(c.position) ? c.unrotated_layers.canonical(c.n_layers) : LayerPattern{};
-    if (c.window == 0) c.rotary_local_base = 0;
+    const bool same_base =
+        c.rotary_local_base == c.rotary_base && c.rope_scaling.rule == RotaryRule::none;
+    if (c.window == 0 || same_base) c.rotary_local_base = 0;
 }
 
 }  // namespace

@@ -411,7 +411,7 @@ def make_weights(model, rng):
     for name, p in model.named_parameters():
         x = rng.standard_normal(tuple(p.shape))
         if p.dim() == 1 and name.endswith("weight"):
-            x = 1.0 + 0.2 * x
+            x = 0.2 * x if type(model).__name__.startswith("Gemma") else 1.0 + 0.2 * x  # Gemma multiplies by 1 + weight
         elif name.endswith("bias"):
             x = 0.1 * x
         else:

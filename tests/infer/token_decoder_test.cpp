@@ -91,6 +91,9 @@ std::vector<NamedModel> models() {
                                               c.qk_norm = c.joint_qk_norm = true;
                                               c.norms = spec::NormPlacement::reordered;
                                           })},
+        {"parallel reordered norms",
+         changed(test::neox_model(2, 5),
+                 [](Config& c) { c.norms = spec::NormPlacement::reordered; })},
         {"one norm for both", changed(test::neox_model(2, 5),
                                       [](Config& c) {
                                           c.shared_norm = true;

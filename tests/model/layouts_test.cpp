@@ -141,6 +141,10 @@ TEST_CASE("every layout of the other architectures computes the result of one ra
     spec::ModelConfig shared = neox_model(4, 5);
     shared.shared_norm = true;
     shared.norm_bias = false;
+    spec::ModelConfig parallel_peri = neox_model(4, 5);
+    parallel_peri.norms = spec::NormPlacement::peri;
+    spec::ModelConfig parallel_reordered = parallel_peri;
+    parallel_reordered.norms = spec::NormPlacement::reordered;
     spec::ModelConfig granite = odd_model(4);
     granite.embedding_scale = 3;
     granite.attention_scale = 0.3;
@@ -151,6 +155,8 @@ TEST_CASE("every layout of the other architectures computes the result of one ra
     const std::vector<std::pair<std::string, spec::ModelConfig>> models = {
         {"multipliers", granite},
         {"one norm for both", shared},
+        {"parallel peri norms", parallel_peri},
+        {"parallel reordered norms", parallel_reordered},
         {"olmo", olmo},
         {"peri norms", peri},
         {"reordered norms", reordered},

@@ -140,7 +140,10 @@ void read_window(const HfClass& hf, const io::Json& json, ModelConfig& config,
         if (hf.only_windows_rotate) config.unrotated_layers.chosen = full;
         if (std::ranges::find(full, false) == full.end()) config.window = 0;
     }
-    if (config.window >= config.max_positions && config.rotary_local_base == 0) config.window = 0;
+    const bool same_base = config.rotary_local_base == config.rotary_base &&
+                           config.rope_scaling.rule == spec::RotaryRule::none;
+    const bool marks = config.rotary_local_base > 0 && !same_base;
+    if (config.window >= config.max_positions && !marks) config.window = 0;
 }
 
 // Reads the layers without rotary positions: 0 in no_rope_layers, whose default is every Nth.
@@ -157,8 +160,8 @@ void read_unrotated_layers(const io::Json& json, ModelConfig& config, const std:
 
 // Writes the windows of the layers.
 void write_windows(const HfClass& hf, const ModelConfig& config, io::Json& json) {
-    // A class where only windows rotate needs one to mark the layers that do not. A window of all
-    // positions limits nothing.
+    // A class where only windows rotate needs one to mark the layers that do not, and some have one
+    // always. A window of all positions limits nothing.
     const bool limited =
         config.window > 0 && (config.window < config.max_positions || config.rotary_local_base > 0);
     const bool marks = hf.only_windows_rotate && !config.unrotated_layers.empty();
@@ -170,7 +173,7 @@ void write_windows(const HfClass& hf, const ModelConfig& config, io::Json& json)
     if (!hf.has_window || (window == 0 && !hf.only_windows_rotate)) return;
     const spec::LayerPattern& full = marks ? config.unrotated_layers : config.full_layers;
     for (i64 i = 0; i < config.n_layers; ++i) {
-        const bool windowed = window > 0 && !full.has(i);
+        const bool windowed = (limited || hf.only_windows_rotate) && window > 0 && !full.has(i);
         json["layer_types"].push_back(windowed ? "sliding_attention" : "full_attention");
     }
 }
