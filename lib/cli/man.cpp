@@ -27,7 +27,8 @@ constexpr std::array<ExitMeaning, 9> exit_meanings = {{
     {Exit::run_again, false, "Stopped before the end: run the same command again to continue."},
     {Exit::do_not_run_again, false, "Stopped by the kill switch: do not run it again."},
     {Exit::superseded, false,
-     "Superseded: a newer run uses the checkpoint directory; nothing was written."},
+     "Superseded: a newer run uses the checkpoint directory, or another directory took its "
+     "place; nothing was written."},
 }};
 
 // Escapes the text of a line for roff: backslashes, hyphens, and a dot or quote at the start, which

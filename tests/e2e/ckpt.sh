@@ -193,6 +193,8 @@ grep -q '^would remove global_step9 ' out || fail "prune: $(cat out)"
 expect 0 '' lm-ckpt prune c --keep-every 6 --keep 3
 grep -Eq '^verified global_step12 \([0-9.]+ KiB in ' out || fail "prune: $(cat out)"
 [ "$(echo c/global_step*)" = "c/global_step12 c/global_step3 c/global_step6" ] || fail "prune: $(echo c/*)"
+expect 3 '^lm-ckpt: d/latest: .*global_step77' lm-ckpt prune d --keep-last 1 --no-verify
+printf global_step12 >d/latest
 expect 0 'warning: d/global_step6/weights-00000.safetensors: .* 35328 .*: kept$' lm-ckpt prune d --keep-last 1 --no-verify
 [ -d d/global_step9 ] || fail "prune removed an incomplete step"
 
