@@ -83,7 +83,7 @@ std::shared_ptr<const text::Tokenizer> tokenizer_for(
 std::string ids_text(const std::vector<i32>& ids) {
     io::OrderedJson j;
     j["ids"] = ids;
-    return j.dump() + "\n";
+    return io::json_line(j);
 }
 
 std::string decoded_text(const std::vector<i32>& ids, const text::Tokenizer& tokenizer) {
@@ -92,7 +92,7 @@ std::string decoded_text(const std::vector<i32>& ids, const text::Tokenizer& tok
     append_utf8_lossy(text, bytes);
     io::OrderedJson j;
     j["text"] = text;
-    return j.dump() + "\n";
+    return io::json_line(j);
 }
 
 int cat(const CatArgs& args) {

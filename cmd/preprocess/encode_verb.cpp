@@ -194,9 +194,10 @@ void decode_line(const CodecArgs& args, const text::Tokenizer& tokenizer, std::s
     if (args.json) {
         std::string valid;
         append_utf8_lossy(valid, bytes);
-        bytes = io::OrderedJson{{"text", valid}}.dump();
+        bytes = io::json_line({{"text", valid}});
+    } else if (!args.no_newline) {
+        bytes += '\n';
     }
-    if (!args.no_newline || args.json) bytes += '\n';
     cli::write_stdout(bytes);
 }
 

@@ -163,7 +163,21 @@ std::string json_text(const OrderedJson& document) {
 }
 
 std::string json_line(const OrderedJson& document) {
-    return document.dump(-1, ' ', false, OrderedJson::error_handler_t::replace) + "\n";
+    const std::string text =
+        document.dump(-1, ' ', false, OrderedJson::error_handler_t::replace) + "\n";
+    std::string line;
+    line.reserve(text.size());
+    for (size_t i = 0; i < text.size(); ++i) {
+        const auto byte = static_cast<unsigned char>(text[i]);
+        if (byte == 0x7F) {
+            line += "\\u007f";
+        } else if (byte == 0xC2 && static_cast<unsigned char>(text[i + 1]) < 0xA0) {  // U+0080..9F
+            line += fmt::format("\\u{:04x}", static_cast<unsigned char>(text[++i]));
+        } else {
+            line += text[i];
+        }
+    }
+    return line;
 }
 
 namespace json_detail {

@@ -51,7 +51,7 @@ Json read_json(const std::string& path);
 // are not UTF-8 become U+FFFD, because a command line may contain such file names.
 std::string json_text(const Json& document);
 std::string json_text(const OrderedJson& document);
-// Returns the document on one line with a newline at the end. This is the form that --json prints.
+// Returns the document on one line with a newline, as --json prints it; DEL and C1 are escaped.
 std::string json_line(const OrderedJson& document);
 
 namespace json_detail {

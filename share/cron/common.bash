@@ -5,8 +5,13 @@
 set -uo pipefail
 program=${0##*/}
 
-# printable TEXT: prints it on one line. File names and messages of other machines may have control characters.
-printable() { echo "${1//[[:cntrl:]]/ }"; }
+# printable TEXT: prints it on one line. File names and messages of other machines may have control characters: C0, DEL, and the C1 of
+# UTF-8, which the locale of cron(8) does not know.
+printable() {
+    local text=$1 LC_ALL=C
+    text=${text//[$'\x01'-$'\x1f'$'\x7f']/ }
+    printf '%s\n' "${text//$'\xc2'[$'\x80'-$'\x9f']/ }"
+}
 # broken TEXT: the check itself failed.
 broken() {
     printable "$program: $*"

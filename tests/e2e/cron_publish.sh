@@ -97,11 +97,11 @@ publish 0 'publish: 0 changed files'
 [ "$(published log)" = $'one\ntwo\nthree' ] || fail "not pushed again: $(published log)"
 
 # A hook of the hub prints anything.
-printf '#!/bin/sh\nprintf "error: \\033]0;title\\007\\033[2J no\\n"; exit 1\n' >hub/hooks/pre-receive
+printf '#!/bin/sh\nprintf "error: \\302\\233\\033]0;title\\007\\033[2J no\\n"; exit 1\n' >hub/hooks/pre-receive
 chmod +x hub/hooks/pre-receive
 echo four >>run/log
 publish 1 'ALERT publish: .*error: .*title'
-! grep -q '[[:cntrl:]]' out || fail "control characters: $(cat -v out)"
+! LC_ALL=C grep -q $'[[:cntrl:]]\\|\xc2\x9b' out || fail "control characters: $(cat -v out)"
 rm hub/hooks/pre-receive
 publish 0 'publish: 0 changed files'
 

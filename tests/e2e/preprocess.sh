@@ -102,6 +102,12 @@ for i in 0 1 2; do "$lm" --input d/part.0$i --output-prefix p$i --append-eod --q
 "$lm" merge --output-prefix merged p0_text_document p1_text_document p2_text_document --quiet
 cmp merged.bin one_text_document.bin && cmp merged.idx one_text_document.idx
 "$lm" verify merged > /dev/null
+# No text changes the terminal: JSON permits DEL and the C1 controls, which are escaped.
+printf '{"text":"a\\u009b2Jb\\u007f\\u001bc\\u00a0"}\n' >c1.jsonl
+"$lm" --input c1.jsonl --output-prefix c1 --quiet
+escaped='{"text":"a\u009b2Jb\u007f\u001bc'$'\xc2\xa0''"}'
+[ "$("$lm" cat c1_text_document)" = "$escaped" ] || fail "cat: $("$lm" cat c1_text_document | cat -v)"
+[ "$("$lm" cat --ids c1_text_document | jq -r '.ids | join(" ")' | "$lm" decode --json)" = "$escaped" ] || fail "decode --json"
 # A merge of shards has each of them once, of one division of the input.
 for i in 0 1 2 3; do "$lm" --input d --output-prefix s$i --append-eod --shard $i/4 --quiet; done
 "$lm" merge --output-prefix sharded s0_text_document s1_text_document s2_text_document s3_text_document --quiet

@@ -87,6 +87,13 @@ TEST_CASE("invalid JSON: the error names file and position") {
     CHECK(caught([&] { io::read_json(dir / "no"); }).says(dir / "no: "));
 }
 
+TEST_CASE("a line has no control characters") {
+    const std::string text = "a\u009b2J\x7f\x1b\u00a0\u0104";
+    const std::string line = io::json_line({{"text", text}});
+    CHECK(line == "{\"text\":\"a\\u009b2J\\u007f\\u001b\u00a0\u0104\"}\n");
+    CHECK(io::parse_json(line, "x").at("text") == text);
+}
+
 TEST_CASE("a document is the same after writing and reading") {
     const test::TempDir dir;
     const std::string text = io::json_text(document);
