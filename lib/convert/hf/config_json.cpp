@@ -302,6 +302,9 @@ io::Json hf_config(const HfClass& hf, const ModelConfig& config, const ckpt::Spe
         const bool scores = key.member == &ModelConfig::attention_scale;
         const double value = scores ? config.score_scale() : config.*key.member;
         json[key.key] = key_of(key.form, value);
+        // The only key of this form, query_pre_attn_scalar, is an integer.
+        if (key.form == HfClass::Form::inverse_square)
+            json[key.key] = std::llround(key_of(key.form, value));
     }
     for (const HfClass::Flag& key : hf.flags) json[key.key] = config.*key.member;
     for (const HfClass::Constant& key : hf.constants)

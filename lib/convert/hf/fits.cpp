@@ -81,6 +81,14 @@ std::optional<Misfit> misfit_of_scales(const HfClass& hf, const ModelConfig& c) 
                 return Misfit{flag, "an embedding without the root of the hidden size"};
             continue;
         }
+        const auto key = std::ranges::find(hf.numbers, member, &HfClass::Number::member);
+        if (key != hf.numbers.end() && key->form == HfClass::Form::inverse_square) {
+            const double scale = c.score_scale();
+            if (1 / std::sqrt(std::round(1 / (scale * scale))) != scale)
+                return Misfit{flag,
+                              fmt::format("a factor of {}, not of the root of an integer", scale)};
+            continue;
+        }
         if (c.*member != absent && !hf.has_key(member))
             return Misfit{flag, fmt::format("a factor of {}", c.*member)};
     }

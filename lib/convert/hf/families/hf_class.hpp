@@ -34,7 +34,8 @@ struct HfClass {
         i64 absent = -1;  // value when the key is missing or null; -1: the key is required
         const char* other = nullptr;  // another name of the key, which wins, as in transformers
     };
-    // How a number follows from the value of its key: it is the value, 1 / value, or 1 / the root.
+    // How a number follows from the value of its key: it is the value, 1 / value, or 1 / the root,
+    // whose key is an integer.
     enum class Form { same, inverse, inverse_square };
     struct Number {
         const char* key;
