@@ -4,6 +4,7 @@
 #pragma once
 
 #include "convert/hf/families/llama.hpp"
+#include "io/json.hpp"
 
 namespace lm::convert::hf {
 
@@ -48,6 +49,8 @@ inline constexpr HfClass glm4 = [] {
     c.any_head_dim = true;
     c.rotary_interleaved = true;
     c.norms = spec::NormPlacement::peri;
+    // The default of the class is an id of GLM-4's own vocabulary.
+    c.write_more = [](const spec::ModelConfig&, io::Json& json) { json["pad_token_id"] = nullptr; };
     return c;
 }();
 
