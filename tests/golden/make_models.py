@@ -400,7 +400,7 @@ def our_tensors(tensors, names, heads, config):
                 ours[f"{target[:-3]}{projection}.{kind}"] = np.ascontiguousarray(split[:, i].reshape(-1, *x.shape[1:]))
         else:
             # Llama's class rotates halves, the others with this member adjacent pairs themselves.
-            permuted = (config.get("rotary_interleaved") and config.get("rope_scaling")
+            permuted = (config.get("rotary_interleaved") and config.get("rope_scaling_factor")
                         and target.endswith((".query", ".key")))
             ours[f"{target}.{kind}"] = adjacent(x, config["kv_channels"]) if permuted else x
     return ours
