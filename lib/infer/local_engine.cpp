@@ -133,7 +133,8 @@ class LocalEngine final : public eval::Engine {
         if (histories_.empty()) return;
         History& before = history(sequence);
         i64& length = cache_.lengths[static_cast<size_t>(sequence)];
-        const bool longer = length + std::ssize(tokens) > decoder_.original_context();
+        const i64 original = decoder_.original_context();
+        const bool longer = original > 0 && length + std::ssize(tokens) > original;
         if (longer != before.longer) {
             before.longer = longer;
             compute_again(sequence);
@@ -205,7 +206,7 @@ class LocalEngine final : public eval::Engine {
     std::unique_ptr<WeightMemory> weights_;
     TokenDecoder decoder_;
     Cache cache_;
-    std::vector<History> histories_;  // of the sequences; empty: one kind of frequencies
+    std::vector<History> histories_;  // of the sequences; empty: no key is needed again
     i64 selected_ = 0;
     std::vector<i32> tokens_;        // of append_each()
     std::vector<Segment> segments_;  // of append_each()

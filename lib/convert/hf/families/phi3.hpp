@@ -19,13 +19,6 @@ inline constexpr std::array phi3_layer{
     HfClass::Row{"post_attention_layernorm", "mlp.norm"},
 };
 
-inline constexpr std::array phi3_integers = [] {
-    std::array<HfClass::Integer, llama_integers.size() - 1> integers{};
-    std::ranges::copy_if(llama_integers, integers.begin(), [](const HfClass::Integer& integer) {
-        return integer.member != &spec::ModelConfig::head_dim;
-    });
-    return integers;
-}();
 inline constexpr std::array phi3_numbers{
     HfClass::Number{"rms_norm_eps", &spec::ModelConfig::norm_eps, 1e-5},
     HfClass::Number{"rope_theta", &spec::ModelConfig::rotary_base, 10000},
@@ -43,7 +36,7 @@ inline constexpr HfClass phi3 = [] {
     HfClass c = llama_like("hf-phi3", "phi3", "Phi3ForCausalLM");
     c.in_layers = phi3_layer;
     c.qkv = QkvOrder::whole;
-    c.integers = phi3_integers;
+    c.integers = integers_without_head_dim;
     c.numbers = phi3_numbers;
     c.absent_window = std::numeric_limits<i64>::max();
     c.rope_types = phi3_rope_types;
