@@ -214,7 +214,7 @@ FieldsIn<ModelFlags, Block::model, OnResume::refused_rope> position_fields() {
     };
 }
 
-FieldsIn<ModelFlags, Block::model, OnResume::refused> norm_and_mlp_fields() {
+FieldsIn<ModelFlags, Block::model, OnResume::refused> norm_fields() {
     using S = ModelFlags;
     return {
         {.option = "--normalization",
@@ -269,6 +269,12 @@ FieldsIn<ModelFlags, Block::model, OnResume::refused> norm_and_mlp_fields() {
          .member = &S::logit_scale,
          .metavar = "X",
          .help = "factor of the logits"},
+    };
+}
+
+FieldsIn<ModelFlags, Block::model, OnResume::refused> mlp_and_head_fields() {
+    using S = ModelFlags;
+    return {
         {.help = "the activation function", .name = "activation"},
         {.option = "--swiglu",
          .member = &S::swiglu,
@@ -312,7 +318,8 @@ const Fields<ModelFlags>& kind_fields() {
     static const Fields<ModelFlags> fields = [] {
         Fields<ModelFlags> all = position_fields();
         std::ranges::copy(scaling_fields(), std::back_inserter(all));
-        std::ranges::copy(norm_and_mlp_fields(), std::back_inserter(all));
+        std::ranges::copy(norm_fields(), std::back_inserter(all));
+        std::ranges::copy(mlp_and_head_fields(), std::back_inserter(all));
         return all;
     }();
     return fields;
